@@ -1,0 +1,1 @@
+//! Wire types of the agent protocol and the control socket.

@@ -1,0 +1,1 @@
+//! The linter: convergence and every invariant, over state, plan and history.

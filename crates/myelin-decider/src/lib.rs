@@ -1,0 +1,1 @@
+//! The pure decider: desired and observed state in, plan out.

@@ -1,0 +1,1 @@
+//! The cluster driver: sole writer of observed state, synchronous, no runtime.

@@ -1,0 +1,1 @@
+//! The listener agents dial: join tokens, heartbeats, last contact.

@@ -1,0 +1,1 @@
+//! The process provider: directories and process groups on this host as leases.

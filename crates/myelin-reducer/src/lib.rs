@@ -1,0 +1,1 @@
+//! The pure observation reducer: facts in, state changed, nothing emitted.

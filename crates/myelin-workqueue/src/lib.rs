@@ -1,0 +1,1 @@
+//! A keyed coalescing work queue with deadlines; time is passed in.

@@ -1,0 +1,3 @@
+//! The `myelin` command.
+
+fn main() {}

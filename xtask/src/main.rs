@@ -1,0 +1,3 @@
+//! Checks and long runs of this repository.
+
+fn main() {}
