@@ -1,3 +1,71 @@
 //! Checks and long runs of this repository.
+//!
+//! `cargo xtask ci` is what a change must pass; the other commands are its parts, to be run alone while working.
+//! Each is a module with one entry point; nothing here is part of the product.
+//!
+//! Reading order: [`ci`], [`layers`], [`tidy`].
 
-fn main() {}
+mod ci;
+mod layers;
+mod tidy;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::{Context as _, bail};
+use clap::{Parser, Subcommand};
+
+/// Checks and long runs of this repository.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run everything a change must pass, and stop at the first failure.
+    Ci {
+        /// Also check dependencies with cargo-deny, and do the long runs.
+        #[arg(long)]
+        full: bool,
+    },
+    /// Check that crates depend downwards only, and that pure crates are pure.
+    Layers,
+    /// Check the text of sources, manifests and pages.
+    Tidy,
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Ci { full } => ci::run(full),
+        Command::Layers => layers::run(),
+        Command::Tidy => tidy::run(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Returns the repository's root, wherever the command was started.
+fn root() -> anyhow::Result<PathBuf> {
+    let manifest_dir = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let root = manifest_dir.parent().context("xtask has no parent")?;
+    Ok(root.to_owned())
+}
+
+/// Fails with all findings, one a line.
+fn report(findings: &[String]) -> anyhow::Result<()> {
+    if findings.is_empty() {
+        return Ok(());
+    }
+    for finding in findings {
+        eprintln!("  {finding}");
+    }
+    let n = findings.len();
+    bail!("{n} finding{}", if n == 1 { "" } else { "s" });
+}
