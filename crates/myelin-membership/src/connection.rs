@@ -1,0 +1,263 @@
+//! One agent's connection: a join within the deadline, then a heartbeat and an answer at a time.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    sync::OwnedSemaphorePermit,
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+
+use myelin_api::{
+    AgentMessage, ControllerMessage, LineBuffer, LineError, MAX_AGENT_LINE, PROTOCOL_VERSION,
+    RefusedReason, decode, encode, hello_version,
+};
+use myelin_shape::AttemptKey;
+
+use crate::listener::{Shared, State, count};
+
+/// How long a refusal may take to leave. The peer learns nothing more after that.
+const REFUSAL_DEADLINE: Duration = Duration::from_secs(1);
+
+/// Reads at most this much at once: several heartbeats, one join.
+const CHUNK: usize = 1024;
+
+/// Why a connection ends.
+enum End {
+    /// The peer closed it, or it broke.
+    Closed,
+    /// We close it, and say why.
+    Refused(RefusedReason),
+}
+
+impl From<LineError> for End {
+    fn from(error: LineError) -> Self {
+        Self::Refused(RefusedReason::Malformed {
+            message: error.to_string(),
+        })
+    }
+}
+
+/// Serves one connection until it ends or `closed`.
+pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, closed: CancellationToken) {
+    let mut peer = Peer {
+        stream,
+        lines: LineBuffer::new(MAX_AGENT_LINE),
+    };
+    let Some(_connection) = permit(&shared.connections) else {
+        count(&shared.counters.busy);
+        peer.hang_up(&ControllerMessage::Refused {
+            reason: RefusedReason::Busy {},
+        });
+        return;
+    };
+    let end = tokio::select! {
+        () = closed.cancelled() => return,
+        end = converse(&shared, &mut peer, &closed) => end,
+    };
+    if let End::Refused(reason) = end {
+        count_refusal(&shared, &reason);
+        let refusal = ControllerMessage::Refused { reason };
+        // Whether the peer hears why it is refused is its own affair.
+        let _ = timeout(REFUSAL_DEADLINE, peer.refuse(&refusal)).await;
+    }
+}
+
+fn count_refusal(shared: &Shared, reason: &RefusedReason) {
+    let counters = &shared.counters;
+    count(match reason {
+        RefusedReason::Malformed { .. } => &counters.malformed,
+        RefusedReason::Late {} => &counters.late,
+        RefusedReason::Busy {} => &counters.busy,
+        RefusedReason::BadToken {}
+        | RefusedReason::OtherAgent {}
+        | RefusedReason::AttemptGone {}
+        | RefusedReason::Version { .. } => &counters.refused,
+    });
+    tracing::debug!(%reason, "agent refused");
+}
+
+async fn converse(shared: &Arc<Shared>, peer: &mut Peer, closed: &CancellationToken) -> End {
+    let Some(unjoined) = permit(&shared.unjoined) else {
+        return End::Refused(RefusedReason::Busy {});
+    };
+    let joined = timeout(shared.options.join_deadline, join(shared, peer, closed)).await;
+    drop(unjoined);
+    match joined {
+        Ok(Ok(member)) => member.heartbeats(peer).await,
+        Ok(Err(end)) => end,
+        Err(_) => End::Refused(RefusedReason::Late {}),
+    }
+}
+
+fn permit(semaphore: &Arc<tokio::sync::Semaphore>) -> Option<OwnedSemaphorePermit> {
+    Arc::clone(semaphore).try_acquire_owned().ok()
+}
+
+async fn join(
+    shared: &Arc<Shared>,
+    peer: &mut Peer,
+    closed: &CancellationToken,
+) -> Result<Member, End> {
+    let line = peer.line().await?;
+    let message = decode(&line).map_err(|error| match hello_version(&line) {
+        Some(version) if version != PROTOCOL_VERSION => wrong_version(),
+        _ => End::from(error),
+    })?;
+    let AgentMessage::Join {
+        version,
+        key,
+        token,
+        agent_key,
+        pid,
+    } = message
+    else {
+        return Err(malformed("the first line must be a join"));
+    };
+    if version != PROTOCOL_VERSION {
+        return Err(wrong_version());
+    }
+    let key = AttemptKey::try_from(key).map_err(|error| malformed(&error.to_string()))?;
+    let joined = shared.update(|state, now| {
+        let joined = state.membership.join(&key, &token, &agent_key, now)?;
+        state.register(&key, joined.connection, closed);
+        Ok(joined)
+    });
+    let joined = joined.map_err(|refusal: crate::Refusal| End::Refused(refusal.into()))?;
+    count(&shared.counters.joined);
+    tracing::info!(%key, swactor = %joined.swactor, pid, "agent joined");
+    let member = Member {
+        shared: Arc::clone(shared),
+        key,
+        connection: joined.connection,
+    };
+    let heartbeat_every = shared.options.timing.heartbeat_every;
+    let welcome = ControllerMessage::Welcome {
+        swactor: joined.swactor,
+        heartbeat_every_ms: heartbeat_every.as_millis().try_into().unwrap_or(u64::MAX),
+    };
+    peer.send(&welcome).await?;
+    Ok(member)
+}
+
+fn wrong_version() -> End {
+    End::Refused(RefusedReason::Version {
+        supported: PROTOCOL_VERSION,
+    })
+}
+
+fn malformed(message: &str) -> End {
+    End::Refused(RefusedReason::Malformed {
+        message: message.into(),
+    })
+}
+
+impl State {
+    /// Makes the connection the attempt's, and closes the one before it, which may be half-open for ever.
+    fn register(&mut self, key: &AttemptKey, connection: u64, closed: &CancellationToken) {
+        let closer = (connection, closed.clone());
+        if let Some((_, before)) = self.closers.insert(key.clone(), closer) {
+            before.cancel();
+        }
+    }
+}
+
+/// A joined connection. Dropping it records its end, however it ends.
+struct Member {
+    shared: Arc<Shared>,
+    key: AttemptKey,
+    connection: u64,
+}
+
+impl Member {
+    async fn heartbeats(&self, peer: &mut Peer) -> End {
+        let deadline = self.shared.options.read_deadline;
+        loop {
+            match timeout(deadline, self.heartbeat(peer)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(end)) => return end,
+                Err(_) => return End::Refused(RefusedReason::Late {}),
+            }
+        }
+    }
+
+    async fn heartbeat(&self, peer: &mut Peer) -> Result<(), End> {
+        match decode(&peer.line().await?)? {
+            AgentMessage::Heartbeat { .. } => {}
+            AgentMessage::Join { .. } => {
+                return Err(malformed("this connection has joined already"));
+            }
+        }
+        let (key, connection) = (&self.key, self.connection);
+        let is_current = self
+            .shared
+            .update(|state, now| state.membership.contact(key, connection, now));
+        if !is_current {
+            return Err(End::Closed);
+        }
+        peer.send(&ControllerMessage::Ack {}).await
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let (key, connection) = (&self.key, self.connection);
+        self.shared.update(|state, _| {
+            state.membership.disconnect(key, connection);
+            if state
+                .closers
+                .get(key)
+                .is_some_and(|(current, _)| *current == connection)
+            {
+                state.closers.remove(key);
+            }
+        });
+    }
+}
+
+struct Peer {
+    stream: TcpStream,
+    lines: LineBuffer,
+}
+
+impl Peer {
+    /// Returns the next line. The caller brings the deadline, which covers the whole line and not each byte of it.
+    async fn line(&mut self) -> Result<Vec<u8>, End> {
+        let mut chunk = [0; CHUNK];
+        loop {
+            if let Some(line) = self.lines.next_line()? {
+                return Ok(line);
+            }
+            match self.stream.read(&mut chunk).await {
+                Ok(0) => {
+                    self.lines.finish()?;
+                    return Err(End::Closed);
+                }
+                Ok(n) => self.lines.push(&chunk[..n]),
+                Err(_) => return Err(End::Closed),
+            }
+        }
+    }
+
+    async fn send(&mut self, message: &ControllerMessage) -> Result<(), End> {
+        let sent = self.stream.write_all(&encode(message)).await;
+        sent.map_err(|_| End::Closed)
+    }
+
+    /// Sends the refusal if that is possible at once, and closes: a flood of connections must not be answered patiently.
+    fn hang_up(self, refusal: &ControllerMessage) {
+        let _ = self.stream.try_write(&encode(refusal));
+    }
+
+    /// Sends the refusal and reads on until the peer closes: closing with unread input would reset the connection, and
+    /// the peer might never see why.
+    async fn refuse(&mut self, refusal: &ControllerMessage) {
+        if self.send(refusal).await.is_err() || self.stream.shutdown().await.is_err() {
+            return;
+        }
+        let mut chunk = [0; CHUNK];
+        while matches!(self.stream.read(&mut chunk).await, Ok(1..)) {}
+    }
+}
