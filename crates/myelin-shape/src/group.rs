@@ -156,8 +156,12 @@ impl NodeTemplate {
     ///
     /// Leases carry it, so that only what was made from the same template is adopted (`spec 4.1`). Costs a
     /// serialisation; callers keep it.
+    ///
+    /// # Panics
+    ///
+    /// If a path is no UTF-8, which [`validate`](crate::validate) refuses.
     pub fn digest(&self) -> String {
-        let bytes = serde_json::to_vec(self).expect("a template has string keys only");
+        let bytes = serde_json::to_vec(self).expect("keys are strings, and paths are UTF-8");
         blake3::hash(&bytes).to_hex()[..32].into()
     }
 }

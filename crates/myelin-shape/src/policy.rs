@@ -1,13 +1,15 @@
 //! Group and run policy (`spec 1.6`). Never part of the immutable node spec: changing it replaces nothing.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{borrow::Cow, fmt, str::FromStr, time::Duration};
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{self, Unexpected, Visitor},
+};
 
 /// A limit on how many slots of a scope: a number of slots, or percent of the slots.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
-#[schemars(with = "LimitText")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// So many slots.
     Count(u32),
@@ -46,43 +48,74 @@ impl FromStr for Limit {
     type Err = ParseLimitError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if !text.starts_with(|first: char| first.is_ascii_digit()) {
+            // The integer parsers would take a leading `+`.
+            return Err(ParseLimitError);
+        }
         let Some(percent) = text.strip_suffix('%') else {
             return text.parse().map(Self::Count).map_err(|_| ParseLimitError);
         };
-        match percent.trim_end().parse() {
+        match percent.trim_end_matches(' ').parse() {
             Ok(percent @ 0..=100) => Ok(Self::Percent(percent)),
             Ok(_) | Err(_) => Err(ParseLimitError),
         }
     }
 }
 
-/// How a [`Limit`] is written: `3` or `"40%"`.
-#[derive(Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
-#[schemars(rename = "Limit")]
-enum LimitText {
-    /// A number of nodes.
-    Count(u32),
-    /// A percentage such as `40%`.
-    Text(String),
-}
-
 impl Serialize for Limit {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::Count(count) => LimitText::Count(*count),
-            Self::Percent(_) => LimitText::Text(self.to_string()),
+            Self::Count(count) => serializer.serialize_u32(*count),
+            Self::Percent(_) => serializer.collect_str(self),
         }
-        .serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Limit {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match LimitText::deserialize(deserializer)? {
-            LimitText::Count(count) => Ok(Self::Count(count)),
-            LimitText::Text(text) => text.parse().map_err(serde::de::Error::custom),
-        }
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(LimitVisitor)
+    }
+}
+
+/// Reads `3` and `"40%"`. Not an untagged enum, whose errors name neither what was found nor what would do.
+struct LimitVisitor;
+
+impl Visitor<'_> for LimitVisitor {
+    type Value = Limit;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number of nodes or a percentage from 0% to 100%")
+    }
+
+    fn visit_u64<E: de::Error>(self, count: u64) -> Result<Limit, E> {
+        let too_large = |_| E::invalid_value(Unexpected::Unsigned(count), &self);
+        u32::try_from(count).map(Limit::Count).map_err(too_large)
+    }
+
+    fn visit_i64<E: de::Error>(self, count: i64) -> Result<Limit, E> {
+        let negative = |_| E::invalid_value(Unexpected::Signed(count), &self);
+        u32::try_from(count).map(Limit::Count).map_err(negative)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Limit, E> {
+        let neither = |_| E::invalid_value(Unexpected::Str(text), &self);
+        text.parse().map_err(neither)
+    }
+}
+
+impl JsonSchema for Limit {
+    fn schema_name() -> Cow<'static, str> {
+        "Limit".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A number of nodes, or a percentage such as `40%`, rounded up.",
+            "anyOf": [
+                { "type": "integer", "minimum": 0, "maximum": u32::MAX },
+                { "type": "string", "pattern": "^([0-9]+|[0-9]+ *%)$" },
+            ],
+        })
     }
 }
 

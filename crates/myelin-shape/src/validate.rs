@@ -3,11 +3,12 @@
 use std::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
     fmt,
+    path::Path,
 };
 
 use crate::{
-    ClusterShape, DesiredNodeShape, IdError, LogicalNodeId, LogicalNodeSpec, NodeGroupId, RunId,
-    RunNodeGroupSpec, check_id,
+    ClusterShape, DesiredNodeShape, GroupPolicy, IdError, Limit, LogicalNodeId, LogicalNodeSpec,
+    NodeGroupId, RunId, RunNodeGroupSpec, SecretRef, check_id,
 };
 
 /// The most nodes of a run unless the caller says otherwise: ten times the largest clusters people run by hand.
@@ -65,6 +66,14 @@ pub enum ShapeError {
         /// What was found, as text.
         found: String,
     },
+    /// A file path is no UTF-8, so that it could not be kept.
+    #[error("{path}: {found:?} is not UTF-8")]
+    NotUtf8 {
+        /// Where.
+        path: String,
+        /// The path, with replacement characters for what is not UTF-8.
+        found: String,
+    },
     /// The groups want more nodes than the ceiling.
     #[error("{path}: {wanted} nodes wanted, at most {max} are allowed")]
     TooManyNodes {
@@ -93,6 +102,7 @@ impl ShapeError {
             | Self::DuplicateGroup { path, .. }
             | Self::Id { path, .. }
             | Self::Number { path, .. }
+            | Self::NotUtf8 { path, .. }
             | Self::TooManyNodes { path, .. }
             | Self::ReservedLabel { path, .. } => path,
             Self::DuplicateNode { .. } => "",
@@ -120,9 +130,14 @@ impl std::error::Error for ShapeErrors {}
 ///
 /// # Errors
 ///
-/// Every broken rule, in the order of the groups.
+/// Every broken rule, the run's policy first and then in the order of the groups.
 pub fn validate(shape: &ClusterShape, max_nodes: u64) -> Result<(), ShapeErrors> {
     let mut errors = Vec::new();
+    check_limit(
+        "policy.max_unhealthy",
+        shape.policy.max_unhealthy,
+        &mut errors,
+    );
     let mut seen = BTreeMap::new();
     let mut wanted = 0_u64;
     for (position, group) in shape.groups.iter().enumerate() {
@@ -173,7 +188,8 @@ fn check_group(path: &str, group: &RunNodeGroupSpec, run: RunId, errors: &mut Ve
         push_id(&format!("{path}.group_id"), last.as_str(), errors);
     }
     check_shape(&format!("{path}.shape"), &group.shape, errors);
-    check_policy(&format!("{path}.policy"), group, errors);
+    check_paths(path, group, errors);
+    check_policy(&format!("{path}.policy"), &group.policy, errors);
 }
 
 fn push_id(path: &str, text: &str, errors: &mut Vec<ShapeError>) -> bool {
@@ -217,12 +233,46 @@ fn check_shape(path: &str, shape: &DesiredNodeShape, errors: &mut Vec<ShapeError
     }
 }
 
-fn check_policy(path: &str, group: &RunNodeGroupSpec, errors: &mut Vec<ShapeError>) {
-    if group.policy.max_in_flight_creates == 0 {
+fn check_paths(path: &str, group: &RunNodeGroupSpec, errors: &mut Vec<ShapeError>) {
+    let boot = &group.boot;
+    let sources = boot.stdout_sources.iter().chain(&boot.stderr_sources);
+    let mounts = boot.mounts.iter();
+    let mounts = mounts.flat_map(|mount| [&mount.source, &mount.target]);
+    let mut check = |field: &str, file: &Path| {
+        if file.to_str().is_none() {
+            let (path, found) = (format!("{path}.{field}"), file.to_string_lossy().into());
+            errors.push(ShapeError::NotUtf8 { path, found });
+        }
+    };
+    sources.for_each(|file| check("boot", file));
+    mounts.for_each(|file| check("boot.mounts", file));
+    if let SecretRef::File(file) = &group.swarm_join.join_token_ref {
+        check("swarm_join.join_token_ref", file);
+    }
+}
+
+fn check_policy(path: &str, policy: &GroupPolicy, errors: &mut Vec<ShapeError>) {
+    if let Some(limit) = policy.max_unavailable {
+        check_limit(&format!("{path}.max_unavailable"), limit, errors);
+    }
+    let max_unhealthy = policy.max_unhealthy;
+    check_limit(&format!("{path}.max_unhealthy"), max_unhealthy, errors);
+    if policy.max_in_flight_creates == 0 {
         errors.push(ShapeError::Number {
             path: format!("{path}.max_in_flight_creates"),
             expected: "1 or more",
             found: "0".to_owned(),
+        });
+    }
+}
+
+fn check_limit(path: &str, limit: Limit, errors: &mut Vec<ShapeError>) {
+    if matches!(limit, Limit::Percent(101..)) {
+        let (path, found) = (path.to_owned(), limit.to_string());
+        errors.push(ShapeError::Number {
+            path,
+            expected: "at most 100%",
+            found,
         });
     }
 }
