@@ -34,7 +34,7 @@ pub use crate::node::{DeleteCause, ManagedNode, NodeIntent, Quarantine, Refusal}
 pub use crate::observation::{
     ErrorClass, NodeEvent, NodeObservation, OperationError, OperationOutcome, OperatorRequest,
 };
-pub use crate::retry::{RetryPolicy, RetryState, after};
+pub use crate::retry::{RetryPolicy, RetryState, after, deadline, never};
 
 #[cfg(test)]
 mod tests;

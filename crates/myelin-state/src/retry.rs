@@ -12,6 +12,16 @@ pub fn after(time: SystemTime, delay: Duration) -> Option<SystemTime> {
     time.checked_add(delay)
 }
 
+/// Returns the end of the year 9999, which stands for "never" where a deadline must be stored.
+pub fn never() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799)
+}
+
+/// Adds a duration to a time for a deadline that must be stored; [`never`] if that cannot be represented.
+pub fn deadline(time: SystemTime, delay: Duration) -> SystemTime {
+    after(time, delay).map_or_else(never, |deadline| deadline.min(never()))
+}
+
 /// When the next effect of a node may be dispatched, and why not earlier.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RetryState {

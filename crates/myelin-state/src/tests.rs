@@ -1,1 +1,3 @@
-
+mod round_trips;
+mod strategies;
+mod vocabulary;

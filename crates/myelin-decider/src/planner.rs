@@ -1,0 +1,558 @@
+//! The incremental form of [`reconcile`](crate::reconcile): looks at touched nodes, keeps the rest in an index.
+
+use std::{collections::BTreeMap, mem, ops::Range, sync::Arc, time::SystemTime};
+
+use myelin_shape::{LogicalNodeId, NodeAttemptId, NodeGroupId, OperationId};
+use myelin_state::{Canary, ClusterState, DeleteCause, ManagedNode, OperationKind};
+
+use crate::{
+    BrakeStatus, Brakes, Held, HeldReason, NodeAction, NodeDecision, PlannedEffect, ReconcilePlan,
+    Step, Topology, Trigger, Until,
+    grant::{Desk, Granted},
+    index::{self, Index, Line},
+    progression::decide,
+    topology::GroupTopology,
+};
+
+/// Why a node is where it is, and when it is looked at again.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Explanation {
+    /// The slot is neither desired nor managed.
+    Unknown,
+    /// It is as desired.
+    Steady,
+    /// It is desired, and its first attempt starts with the next pass.
+    Missing,
+    /// This step is next.
+    Next(Step),
+    /// It is not acted on.
+    Held(Held),
+}
+
+/// The decider with a memory: an index of the nodes that are not as desired.
+///
+/// The index follows the state only through [`plan`](Self::plan): every node whose record changed since the last call
+/// must be among the nodes it is given, and every group whose [`GroupRecord`](myelin_state::GroupRecord) changed must
+/// have been [touched](Self::touch_group). For the same state it gives the same plan as a fresh planner that looks at
+/// every node; only `held` is limited to the nodes looked at.
+#[derive(Clone, Debug)]
+pub struct Planner {
+    topology: Topology,
+    index: Index,
+    /// Slots that may have no node yet.
+    unchecked: BTreeMap<NodeGroupId, Range<u32>>,
+    paused: bool,
+}
+
+/// What one pass collects.
+#[derive(Default)]
+struct Pass {
+    actions: Vec<NodeAction>,
+    held: Vec<(LogicalNodeId, Held)>,
+    waiting: Vec<(LogicalNodeId, NodeGroupId, Line)>,
+}
+
+impl Planner {
+    /// Returns a planner that has looked at no node yet.
+    pub fn new(topology: Topology) -> Self {
+        let slots = topology
+            .groups
+            .iter()
+            .map(|(id, group)| (id.clone(), 0..group.count));
+        let unchecked = slots.collect();
+        Self {
+            topology,
+            index: Index::default(),
+            unchecked,
+            paused: false,
+        }
+    }
+
+    /// Returns the desired set.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// Replaces the desired set, and lists the nodes whose decision may have changed: they must be looked at next.
+    pub fn set_topology(&mut self, mut next: Topology, state: &ClusterState) -> Vec<LogicalNodeId> {
+        next.share_templates(&self.topology);
+        let previous = mem::replace(&mut self.topology, next);
+        if previous.policy != self.topology.policy {
+            self.index.run_moved = true;
+        }
+        let ids: Vec<_> = previous
+            .groups
+            .keys()
+            .chain(self.topology.groups.keys())
+            .cloned()
+            .collect();
+        let mut touched = Vec::new();
+        for id in ids {
+            let (old, new) = (previous.groups.get(&id), self.topology.groups.get(&id));
+            if old == new {
+                continue;
+            }
+            let (before, count) = (old.map_or(0, |g| g.count), new.map_or(0, |g| g.count));
+            // With the same template and policy, only the slots between the two counts are concerned.
+            let same = old
+                .zip(new)
+                .is_some_and(|(old, new)| old.template == new.template && old.policy == new.policy);
+            let slots = if same {
+                before.min(count)..before.max(count)
+            } else {
+                0..u32::MAX
+            };
+            Self::touch_slots(&id, slots, state, &mut touched);
+            if before < count {
+                self.uncheck(&id, before..count);
+            }
+            self.touch_group(&id);
+            self.index.run_moved = true;
+        }
+        touched.sort_unstable();
+        touched.dedup();
+        touched
+    }
+
+    fn touch_slots(
+        group: &NodeGroupId,
+        slots: Range<u32>,
+        state: &ClusterState,
+        touched: &mut Vec<LogicalNodeId>,
+    ) {
+        // `-` is followed by `.` in ASCII, so this range holds every id that begins with `{group}-`.
+        let first = LogicalNodeId::from(format!("{group}-"));
+        let end = LogicalNodeId::from(format!("{group}."));
+        let nodes = state.nodes.range(first..end);
+        touched.extend(
+            nodes
+                .filter(|(_, node)| {
+                    let slot = &node.record.desired;
+                    slot.group_id() == group && slots.contains(&slot.index)
+                })
+                .map(|(id, _)| id.clone()),
+        );
+    }
+
+    fn uncheck(&mut self, group: &NodeGroupId, slots: Range<u32>) {
+        let range = self.unchecked.entry(group.clone()).or_insert(slots.clone());
+        *range = range.start.min(slots.start)..range.end.max(slots.end);
+    }
+
+    /// Looks for the group's missing nodes again, because an insert was discarded.
+    pub fn recheck_group(&mut self, group: &NodeGroupId) {
+        if let Some(count) = self.topology.groups.get(group).map(|group| group.count) {
+            self.uncheck(group, 0..count);
+        }
+    }
+
+    /// Notes that the group's record has changed.
+    pub fn touch_group(&mut self, group: &NodeGroupId) {
+        self.index.moved.insert(group.clone());
+    }
+
+    /// Notes that what the run's brake remembers has changed.
+    pub fn touch_run(&mut self) {
+        self.index.run_moved = true;
+    }
+
+    /// Returns the nodes with a deadline that is due; they must be looked at next.
+    pub fn due(&self, now: SystemTime) -> impl Iterator<Item = &LogicalNodeId> {
+        self.index.due(now)
+    }
+
+    /// Lists every node that is not as desired or was not when last looked at, and looks for missing ones again.
+    ///
+    /// This is the safety net under the incremental form: it reads the hot fields of every node once.
+    pub fn sweep(&mut self, state: &ClusterState, now: SystemTime) -> Vec<LogicalNodeId> {
+        let mut touched = Vec::new();
+        let mut group: Option<&GroupTopology> = None;
+        for (id, node) in &state.nodes {
+            let slot = &node.record.desired;
+            // Nodes of a group stand together, so the look-up of the previous one nearly always serves.
+            if !group.is_some_and(|group| Arc::ptr_eq(&group.template, &slot.template)) {
+                group = self.topology.groups.get(slot.group_id());
+            }
+            let wanting = group.filter(|group| slot.index < group.count);
+            let desired = wanting.map(|group| &group.template);
+            if !matches!(decide(node, desired, now), NodeDecision::Steady) {
+                touched.push(id.clone());
+            }
+        }
+        if !self.index.entries.is_empty() {
+            touched.extend(self.index.entries.keys().cloned());
+            touched.sort_unstable();
+            touched.dedup();
+        }
+        if state.nodes.len() as u64 != self.topology.total() {
+            let slots = self
+                .topology
+                .groups
+                .iter()
+                .map(|(id, group)| (id.clone(), 0..group.count));
+            self.unchecked = slots.collect();
+        }
+        touched
+    }
+
+    /// Returns the nodes that are not as desired.
+    pub fn unsettled(&self) -> impl Iterator<Item = &LogicalNodeId> {
+        self.index.entries.keys()
+    }
+
+    /// Returns whether every node looked at is as desired, no desired one is missing, and none is left over.
+    pub fn is_settled(&self, state: &ClusterState) -> bool {
+        self.index.entries.is_empty()
+            && self.unchecked.is_empty()
+            && state.nodes.len() as u64 == self.topology.total()
+    }
+
+    /// Returns whether a plan could do anything without a node being touched.
+    pub fn has_work(&self) -> bool {
+        !self.paused
+            && (!self.unchecked.is_empty() || !self.index.moved.is_empty() || self.index.run_moved)
+    }
+
+    /// Returns the earliest stored deadline of any node.
+    pub fn next_deadline(&self) -> Option<SystemTime> {
+        self.index.next_deadline()
+    }
+
+    /// Returns the brake of a group, if there is such a group.
+    pub fn group_brake(&self, state: &ClusterState, group: &NodeGroupId) -> Option<BrakeStatus> {
+        self.topology.groups.contains_key(group).then(|| {
+            self.desk(state, SystemTime::UNIX_EPOCH)
+                .group_brake(group, 0)
+        })
+    }
+
+    /// Returns the brake of the run.
+    pub fn run_brake(&self, state: &ClusterState) -> BrakeStatus {
+        self.desk(state, SystemTime::UNIX_EPOCH).run_brake(0)
+    }
+
+    /// Returns the canary that this step makes its slot, if it starts the trial of its group's template.
+    pub fn canary_of(&self, state: &ClusterState, action: &NodeAction) -> Option<Canary> {
+        let starts = match action {
+            NodeAction::BeginDelete { cause, .. } => *cause == DeleteCause::SpecChanged,
+            NodeAction::Dispatch(effect) => effect.command.kind() == OperationKind::CreateLease,
+            NodeAction::Insert { .. }
+            | NodeAction::MarkDestroyed { .. }
+            | NodeAction::Restart { .. }
+            | NodeAction::Reap { .. } => false,
+        };
+        let slot = &state.nodes.get(action.node()).filter(|_| starts)?.record;
+        let group = self.topology.wanting(&slot.desired)?;
+        // A replaced node only starts the trial if it was in use; others wait for their turn to create.
+        let takes_part = slot.stage.is_handed_off() || group.has_template(&slot.desired.template);
+        let desk = self.desk(state, SystemTime::UNIX_EPOCH);
+        (takes_part && desk.starts_trial(slot.desired.group_id())).then(|| Canary {
+            node: action.node().clone(),
+            template: group.template.clone(),
+        })
+    }
+
+    fn desk<'a>(&'a self, state: &'a ClusterState, now: SystemTime) -> Desk<'a> {
+        Desk {
+            topology: &self.topology,
+            index: &self.index,
+            state,
+            now,
+        }
+    }
+
+    /// Decides the next step of the given nodes, which must be sorted, and of those whose group's counts moved.
+    pub fn plan(
+        &mut self,
+        state: &ClusterState,
+        touched: impl IntoIterator<Item = LogicalNodeId>,
+        now: SystemTime,
+    ) -> ReconcilePlan {
+        self.paused = state.paused;
+        let mut pass = Pass::default();
+        for id in touched {
+            self.look_at(state, id, now, &mut pass);
+        }
+        if state.paused {
+            self.hold_missing(state, &mut pass);
+        } else {
+            self.insert_missing(state, &mut pass);
+            self.grant(state, now, &mut pass);
+        }
+        self.finish(state, pass)
+    }
+
+    fn decision(&self, node: &ManagedNode, now: SystemTime) -> NodeDecision {
+        let desired = self
+            .topology
+            .wanting(&node.record.desired)
+            .map(|group| &group.template);
+        decide(node, desired, now)
+    }
+
+    /// Notes what a node needs without planning for it, because its effect was just recorded.
+    pub fn refresh(&mut self, state: &ClusterState, id: &LogicalNodeId, now: SystemTime) {
+        let entry = state.nodes.get(id).and_then(|node| {
+            let decision = self.decision(node, now);
+            (decision != NodeDecision::Steady)
+                .then(|| index::entry(node, &decision, &self.topology, now))
+        });
+        self.index.set(id, entry.as_ref());
+    }
+
+    fn look_at(
+        &mut self,
+        state: &ClusterState,
+        id: LogicalNodeId,
+        now: SystemTime,
+        pass: &mut Pass,
+    ) {
+        let Some(node) = state.nodes.get(&id) else {
+            self.index.set(&id, None);
+            return;
+        };
+        let decision = match self.decision(node, now) {
+            NodeDecision::Steady => {
+                self.index.set(&id, None);
+                return;
+            }
+            NodeDecision::Act(_) if state.paused => {
+                NodeDecision::Wait(Held::on(HeldReason::Paused, Trigger::Operator))
+            }
+            decision @ (NodeDecision::Act(_) | NodeDecision::Wait(_)) => decision,
+        };
+        let entry = index::entry(node, &decision, &self.topology, now);
+        let (group, line) = (entry.group.clone(), entry.line);
+        self.index.set(&id, Some(&entry));
+        match (line, decision) {
+            (Some(line), _) => pass.waiting.push((id, group, line)),
+            (None, NodeDecision::Act(step)) => {
+                pass.actions
+                    .extend(self.action(node, id, step, Brakes::default()));
+            }
+            (None, NodeDecision::Wait(held)) => pass.held.push((id, held)),
+            (None, NodeDecision::Steady) => {}
+        }
+    }
+
+    /// Makes a step an action. Attempt ids are allocated at the end of the pass.
+    fn action(
+        &self,
+        node: &ManagedNode,
+        id: LogicalNodeId,
+        step: Step,
+        brakes: Brakes,
+    ) -> Option<NodeAction> {
+        let expected_attempt = node.attempt;
+        Some(match step {
+            Step::BeginDelete(cause) => NodeAction::BeginDelete {
+                node: id,
+                expected_attempt,
+                cause,
+                brakes,
+            },
+            Step::MarkDestroyed => NodeAction::MarkDestroyed {
+                node: id,
+                expected_attempt,
+            },
+            Step::Reap => NodeAction::Reap {
+                node: id,
+                expected_attempt,
+            },
+            Step::Restart => {
+                let slot = &node.record.desired;
+                let desired = self.topology.wanting(slot)?.spec(slot.index);
+                let new_attempt = UNALLOCATED;
+                NodeAction::Restart {
+                    node: id,
+                    expected_attempt,
+                    new_attempt,
+                    desired,
+                }
+            }
+            Step::Dispatch(..) => NodeAction::Dispatch(PlannedEffect {
+                node: id,
+                operation: OperationId {
+                    attempt: expected_attempt,
+                    sequence: node.next_operation_sequence,
+                },
+                command: step.command(node)?,
+            }),
+        })
+    }
+
+    fn missing(&self, state: &ClusterState) -> Vec<(LogicalNodeId, NodeGroupId, u32)> {
+        let mut missing = Vec::new();
+        for (id, slots) in &self.unchecked {
+            let Some(group) = self.topology.groups.get(id) else {
+                continue;
+            };
+            for index in in_text_order(group.count).filter(|index| slots.contains(index)) {
+                let node = LogicalNodeId::slot(id, index);
+                if !state.nodes.contains_key(&node) {
+                    missing.push((node, id.clone(), index));
+                }
+            }
+        }
+        missing
+    }
+
+    fn insert_missing(&mut self, state: &ClusterState, pass: &mut Pass) {
+        for (_, group, index) in self.missing(state) {
+            let desired = self.topology.groups[&group].spec(index);
+            pass.actions.push(NodeAction::Insert {
+                attempt: UNALLOCATED,
+                desired,
+            });
+        }
+        self.unchecked.clear();
+    }
+
+    fn hold_missing(&self, state: &ClusterState, pass: &mut Pass) {
+        let held = Held::on(HeldReason::Paused, Trigger::Operator);
+        pass.held.extend(
+            self.missing(state)
+                .into_iter()
+                .map(|(node, ..)| (node, held.clone())),
+        );
+    }
+
+    fn grant(&mut self, state: &ClusterState, now: SystemTime, pass: &mut Pass) {
+        let mut granted = Granted::default();
+        let grants: BTreeMap<_, _> = self
+            .desk(state, now)
+            .grant(&mut granted)
+            .into_iter()
+            .collect();
+        for (id, group, line) in mem::take(&mut pass.waiting) {
+            if !grants.contains_key(&id)
+                && let Some(held) = self.desk(state, now).held(&group, line, &granted)
+            {
+                pass.held.push((id, held));
+            }
+        }
+        for (id, brakes) in grants {
+            self.index.disarm(&id);
+            if let Some(node) = state.nodes.get(&id)
+                && let NodeDecision::Act(step) = self.decision(node, now)
+            {
+                pass.actions.extend(self.action(node, id, step, brakes));
+            }
+        }
+        self.index.moved.clear();
+        self.index.run_moved = false;
+    }
+
+    /// Sorts, and allocates attempt ids in order.
+    fn finish(&self, state: &ClusterState, mut pass: Pass) -> ReconcilePlan {
+        pass.actions
+            .sort_by(|left, right| left.node().cmp(right.node()));
+        let mut next = state.next_attempt_id;
+        pass.actions.retain_mut(|action| {
+            let (NodeAction::Insert { attempt, .. }
+            | NodeAction::Restart {
+                new_attempt: attempt,
+                ..
+            }) = action
+            else {
+                return true;
+            };
+            *attempt = NodeAttemptId(next);
+            if let Some(following) = next.checked_add(1) {
+                next = following;
+                return true;
+            }
+            let held = Held::on(HeldReason::AllocatorExhausted, Trigger::Operator);
+            pass.held.push((action.node().clone(), held));
+            false
+        });
+        pass.held.sort_by(|(left, _), (right, _)| left.cmp(right));
+        ReconcilePlan {
+            actions: pass.actions,
+            observed_generation: self.topology.generation,
+            requeue_at: self.index.next_deadline(),
+            held: pass.held,
+        }
+    }
+
+    /// Says why a node is where it is, from the state the index follows.
+    pub fn explain(
+        &self,
+        state: &ClusterState,
+        id: &LogicalNodeId,
+        now: SystemTime,
+    ) -> Explanation {
+        let Some(node) = state.nodes.get(id) else {
+            return if self.is_missing(id) {
+                Explanation::Missing
+            } else {
+                Explanation::Unknown
+            };
+        };
+        let decision = self.decision(node, now);
+        let entry = index::entry(node, &decision, &self.topology, now);
+        match (decision, entry.line) {
+            (NodeDecision::Steady, _) => Explanation::Steady,
+            (NodeDecision::Wait(held), _) => Explanation::Held(held),
+            (NodeDecision::Act(_), _) if state.paused => {
+                Explanation::Held(Held::on(HeldReason::Paused, Trigger::Operator))
+            }
+            (NodeDecision::Act(step), None) => Explanation::Next(step),
+            (NodeDecision::Act(step), Some(line)) => {
+                let granted = Granted::default();
+                match self.desk(state, now).held(&entry.group, line, &granted) {
+                    Some(held) => Explanation::Held(held),
+                    None => Explanation::Next(step),
+                }
+            }
+        }
+    }
+
+    fn is_missing(&self, id: &LogicalNodeId) -> bool {
+        let Some((group, index)) = id.as_str().rsplit_once('-') else {
+            return false;
+        };
+        let group = self.topology.groups.get(group);
+        let index = index
+            .parse::<u32>()
+            .ok()
+            .filter(|parsed| parsed.to_string() == index);
+        group
+            .zip(index)
+            .is_some_and(|(group, index)| index < group.count)
+    }
+}
+
+/// Stands in an action until [`Planner::finish`] allocates.
+const UNALLOCATED: NodeAttemptId = NodeAttemptId(u64::MAX);
+
+/// Lists `0..count` in the order of their decimal text: 0, 1, 10, 11, 2, …, so that ids come out sorted.
+fn in_text_order(count: u32) -> impl Iterator<Item = u32> {
+    let following = move |&index: &u32| {
+        let deeper = index
+            .checked_mul(10)
+            .filter(|&deeper| index != 0 && deeper < count);
+        if deeper.is_some() {
+            return deeper;
+        }
+        let mut next = index;
+        while next % 10 == 9 || next + 1 >= count {
+            next /= 10;
+            if next == 0 {
+                return None;
+            }
+        }
+        Some(next + 1)
+    };
+    std::iter::successors((count > 0).then_some(0), following)
+}
+
+impl Until {
+    /// Returns the time, if a time ends the hold.
+    pub fn time(self) -> Option<SystemTime> {
+        match self {
+            Self::At(time) => Some(time),
+            Self::On(_) => None,
+        }
+    }
+}

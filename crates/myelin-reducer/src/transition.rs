@@ -1,0 +1,125 @@
+//! What the driver does to a node when it applies a planned action. Preconditions are the driver's to check.
+
+use std::time::SystemTime;
+
+use myelin_shape::{LogicalNodeSpec, NodeAttemptId, OperationId};
+use myelin_state::{
+    DeleteCause, ManagedNode, NodeIntent, NodeStage, OperationKind, PendingOperation, RetryPolicy,
+    RetryState, after, deadline,
+};
+
+use crate::failure::{end_attempt, forget_failures_if_stable};
+
+/// Begins the cleanup of the attempt. Resource facts and a pending effect stay, so that its result can be folded.
+///
+/// The end of a lost attempt is recorded like a failure (`spec 1.5`). A back-off does not delay the cleanup, unless an
+/// ambiguous effect is still to be settled.
+pub fn begin_delete(
+    node: &mut ManagedNode,
+    cause: DeleteCause,
+    now: SystemTime,
+    policy: &RetryPolicy,
+) {
+    let was_ready = node.is_ready();
+    forget_failures_if_stable(node, now, policy);
+    match cause {
+        DeleteCause::Undesired | DeleteCause::SpecChanged | DeleteCause::Requested => {
+            node.recovering = false;
+            node.repairing = false;
+            node.spends_budget |= was_ready;
+        }
+        DeleteCause::Lost => {
+            end_attempt(node, "the agent was silent for too long", now, policy);
+            node.repairing = true;
+        }
+        DeleteCause::Abandoned => {
+            end_attempt(node, "an operator abandoned the lease", now, policy);
+        }
+        DeleteCause::Failed => {}
+    }
+    node.intent = NodeIntent::Deleting;
+    node.delete_cause = Some(cause);
+    node.replace_requested = false;
+    node.keep_released = false;
+    node.record.silence = None;
+    node.record.ready_since = None;
+    if node.retry.ambiguous_operation.is_none() {
+        node.retry.next_effect_at = None;
+    }
+}
+
+/// Records that nothing of the attempt is left.
+pub fn mark_destroyed(node: &mut ManagedNode, now: SystemTime) {
+    node.record.stage = NodeStage::Destroyed;
+    node.record.destroyed_at = Some(now);
+    node.retry.next_effect_at = None;
+    node.retry.ambiguous_operation = None;
+    node.retry.ambiguous_since = None;
+}
+
+/// Starts a fresh attempt from the latest desired spec.
+///
+/// Failures stay counted until the new attempt is in ready steady state, unless the slot leaves quarantine by a change
+/// of its spec: then they count from this release. Restarting with the spec that failed is a repair.
+pub fn restart(node: &mut ManagedNode, attempt: NodeAttemptId, desired: LogicalNodeSpec) {
+    let same = node.record.desired.same_template(&desired);
+    let released = node.quarantine.is_some();
+    let mut fresh = ManagedNode::new(attempt, desired);
+    if !released {
+        fresh.retry = RetryState {
+            consecutive_failures: node.retry.consecutive_failures,
+            ended_attempts: node.retry.ended_attempts,
+            last_error: node.retry.last_error.take(),
+            ..RetryState::default()
+        };
+    }
+    fresh.recovering = node.recovering && same;
+    fresh.repairing = fresh.recovering;
+    fresh.spends_budget = node.spends_budget;
+    *node = fresh;
+}
+
+/// Records an effect as pending and what asking for it means for the record (seed 1 §6).
+pub fn record_dispatch(
+    node: &mut ManagedNode,
+    id: OperationId,
+    kind: OperationKind,
+    now: SystemTime,
+    policy: &RetryPolicy,
+) {
+    let timeout = deadline(now, policy.operation_timeout);
+    node.pending = Some(Box::new(PendingOperation {
+        id,
+        kind,
+        deadline: timeout,
+        expired: false,
+    }));
+    node.next_operation_sequence = id.sequence.saturating_add(1);
+    if node.intent == NodeIntent::Deleting {
+        return;
+    }
+    let record = &mut node.record;
+    if kind == OperationKind::CreateLease {
+        record.stage = record.stage.max(NodeStage::LeaseRequested);
+    }
+    if kind == OperationKind::StartBootstrap && record.bootstrap_by.is_none() {
+        record.bootstrap_by = after(now, policy.bootstrap_timeout);
+    }
+}
+
+/// Notes that the pending effect's deadline has passed, and stores one for the executor's answer.
+///
+/// Returns the effect the executor must be asked to stop; `None` if none is due.
+pub fn expire_pending(
+    node: &mut ManagedNode,
+    now: SystemTime,
+    policy: &RetryPolicy,
+) -> Option<OperationId> {
+    let pending = node
+        .pending
+        .as_deref_mut()
+        .filter(|pending| pending.deadline <= now)?;
+    pending.expired = true;
+    pending.deadline = deadline(now, policy.answer_timeout);
+    Some(pending.id)
+}
