@@ -13,8 +13,10 @@
 //! [`Limits`], [`fake`], [`conformance`].
 
 mod backend;
+pub mod conformance;
 mod digest;
 mod executor;
+pub mod fake;
 mod gate;
 mod ledger;
 mod limits;
