@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, mem, ops::Range, sync::Arc, time::SystemTime};
 
 use myelin_shape::{LogicalNodeId, NodeAttemptId, NodeGroupId, OperationId};
-use myelin_state::{Canary, ClusterState, DeleteCause, ManagedNode, OperationKind};
+use myelin_state::{Canary, ClusterState, DeleteCause, LeaseMode, ManagedNode, NodeManagerCommand};
 
 use crate::{
     BrakeStatus, Brakes, Held, HeldReason, NodeAction, NodeDecision, PlannedEffect, ReconcilePlan,
@@ -235,7 +235,13 @@ impl Planner {
     pub fn canary_of(&self, state: &ClusterState, action: &NodeAction) -> Option<Canary> {
         let starts = match action {
             NodeAction::BeginDelete { cause, .. } => *cause == DeleteCause::SpecChanged,
-            NodeAction::Dispatch(effect) => effect.command.kind() == OperationKind::CreateLease,
+            NodeAction::Dispatch(effect) => matches!(
+                effect.command,
+                NodeManagerCommand::CreateLease {
+                    mode: LeaseMode::CreateOrAdopt,
+                    ..
+                }
+            ),
             NodeAction::Insert { .. }
             | NodeAction::MarkDestroyed { .. }
             | NodeAction::Restart { .. }

@@ -1,0 +1,267 @@
+//! Application of planned actions: preconditions first, then the transition, then the record of it.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use myelin_decider::{Brakes, NodeAction, PlannedEffect};
+use myelin_reducer::transition;
+use myelin_shape::{LogicalNodeId, NodeAttemptId};
+use myelin_state::{DeleteCause, ManagedNode, NodeIntent, RetryPolicy};
+
+use crate::{ClusterDriver, EventKind, Submission};
+
+/// Below this share of the existing nodes, fresh ones are inserted one by one; above, the map is built anew, which
+/// packs it densely.
+const BULK_SHARE: usize = 4;
+
+impl ClusterDriver {
+    /// Applies the actions that are still valid; discarded ones are planned anew.
+    pub(crate) fn apply_all(&mut self, actions: Vec<NodeAction>) {
+        let policy = Arc::clone(&self.retry);
+        let mut allocator_valid = true;
+        let mut fresh = Vec::new();
+        for action in actions {
+            let allocates = matches!(
+                action,
+                NodeAction::Insert { .. } | NodeAction::Restart { .. }
+            );
+            if allocates && !allocator_valid {
+                self.discard(&action);
+                continue;
+            }
+            if !self.is_valid(&action) {
+                allocator_valid &= !allocates;
+                self.discard(&action);
+            } else if let NodeAction::Insert { attempt, desired } = action {
+                self.state.next_attempt_id += 1;
+                fresh.push((
+                    desired.logical_node_id.clone(),
+                    ManagedNode::new(attempt, desired),
+                ));
+            } else {
+                self.apply(action, &policy);
+            }
+        }
+        self.insert_all(fresh);
+    }
+
+    fn can_allocate(&self, attempt: NodeAttemptId) -> bool {
+        attempt.0 == self.state.next_attempt_id && attempt.0.checked_add(1).is_some()
+    }
+
+    fn insert_all(&mut self, fresh: Vec<(LogicalNodeId, ManagedNode)>) {
+        for (id, node) in &fresh {
+            self.touch(id);
+            self.emit_of(Some(id.clone()), Some(node.attempt), EventKind::Inserted);
+        }
+        self.effects.changed.cluster |= !fresh.is_empty();
+        self.counters.applied += fresh.len() as u64;
+        if fresh.len() * BULK_SHARE >= self.state.nodes.len() {
+            self.state
+                .nodes
+                .append(&mut fresh.into_iter().collect::<BTreeMap<_, _>>());
+        } else {
+            self.state.nodes.extend(fresh);
+        }
+    }
+
+    /// Applies one action whose preconditions hold. Inserts are collected by the caller.
+    fn apply(&mut self, action: NodeAction, policy: &RetryPolicy) {
+        self.counters.applied += 1;
+        self.note_canary(&action);
+        match action {
+            NodeAction::Insert { .. } => {}
+            NodeAction::BeginDelete {
+                node,
+                cause,
+                brakes,
+                ..
+            } => {
+                self.begin_delete(&node, cause, brakes, policy);
+            }
+            NodeAction::MarkDestroyed { node, .. } => {
+                let now = self.now;
+                transition::mark_destroyed(self.valid(&node), now);
+                self.touch(&node);
+                self.emit(Some(&node), EventKind::Destroyed);
+            }
+            NodeAction::Restart {
+                node,
+                expected_attempt,
+                new_attempt,
+                desired,
+            } => {
+                self.state.next_attempt_id += 1;
+                self.effects.changed.cluster = true;
+                self.effects.forget.push((node.clone(), expected_attempt));
+                transition::restart(self.valid(&node), new_attempt, desired);
+                self.touch(&node);
+                self.emit(
+                    Some(&node),
+                    EventKind::Restarted {
+                        previous: expected_attempt,
+                    },
+                );
+            }
+            NodeAction::Reap {
+                node,
+                expected_attempt,
+            } => {
+                self.emit(Some(&node), EventKind::Reaped);
+                self.state.nodes.remove(&node);
+                self.effects.changed.nodes.insert(node.clone());
+                self.effects.forget.push((node.clone(), expected_attempt));
+                self.refresh(&node);
+            }
+            NodeAction::Dispatch(effect) => self.dispatch(effect, policy),
+        }
+    }
+
+    fn is_valid(&self, action: &NodeAction) -> bool {
+        let Some(node) = self.state.nodes.get(action.node()) else {
+            return false;
+        };
+        match action {
+            NodeAction::Insert { .. } => false,
+            NodeAction::BeginDelete {
+                expected_attempt, ..
+            } => {
+                node.attempt == *expected_attempt
+                    && node.intent == NodeIntent::Active
+                    && !node.is_destroyed()
+            }
+            NodeAction::MarkDestroyed {
+                expected_attempt, ..
+            } => {
+                node.attempt == *expected_attempt
+                    && node.intent == NodeIntent::Deleting
+                    && !node.is_destroyed()
+                    && node.pending.is_none()
+                    && node.active_bootstrap.is_none()
+                    && node.record.lease.is_none()
+            }
+            NodeAction::Restart {
+                expected_attempt,
+                new_attempt,
+                ..
+            } => {
+                node.attempt == *expected_attempt
+                    && node.is_destroyed()
+                    && self.can_allocate(*new_attempt)
+            }
+            NodeAction::Reap {
+                expected_attempt, ..
+            } => node.attempt == *expected_attempt && node.is_destroyed(),
+            NodeAction::Dispatch(effect) => {
+                node.attempt == effect.operation.attempt
+                    && node.next_operation_sequence == effect.operation.sequence
+                    && node.pending.is_none()
+                    && !node.is_destroyed()
+            }
+        }
+    }
+
+    fn discard(&mut self, action: &NodeAction) {
+        self.counters.discarded += 1;
+        tracing::debug!(%action, "stale action discarded");
+        self.emit(
+            Some(action.node()),
+            EventKind::Discarded {
+                action: action.to_string().into(),
+            },
+        );
+        self.touched.insert(action.node().clone());
+        if let (NodeAction::Insert { desired, .. }, Some(planner)) = (action, &mut self.planner) {
+            planner.recheck_group(desired.group_id());
+        }
+    }
+
+    fn valid(&mut self, node: &LogicalNodeId) -> &mut ManagedNode {
+        self.state
+            .nodes
+            .get_mut(node)
+            .expect("`is_valid` has found the node")
+    }
+
+    fn note_canary(&mut self, action: &NodeAction) {
+        let canary = self
+            .planner
+            .as_ref()
+            .and_then(|planner| planner.canary_of(&self.state, action));
+        let Some(canary) = canary else { return };
+        let group = canary.template.group_id.clone();
+        if let Some(planner) = &mut self.planner {
+            planner.touch_group(&group);
+        }
+        self.state.groups.entry(group).or_default().canary = Some(canary);
+        self.effects.changed.cluster = true;
+    }
+
+    fn begin_delete(
+        &mut self,
+        id: &LogicalNodeId,
+        cause: DeleteCause,
+        brakes: Brakes,
+        policy: &RetryPolicy,
+    ) {
+        let now = self.now;
+        let node = self.valid(id);
+        transition::begin_delete(node, cause, now, policy);
+        let group = node.record.desired.group_id().clone();
+        self.touch(id);
+        self.emit(Some(id), EventKind::DeleteBegan { cause });
+        if brakes.group {
+            self.state
+                .groups
+                .entry(group.clone())
+                .or_default()
+                .brake
+                .silent_machine_ended = true;
+        }
+        self.state.brake.silent_machine_ended |= brakes.run;
+        if (brakes.group || brakes.run)
+            && let Some(planner) = &mut self.planner
+        {
+            planner.touch_group(&group);
+            planner.touch_run();
+            self.effects.changed.cluster = true;
+        }
+    }
+
+    /// Records the effect, then hands it out (seed 1 §6).
+    fn dispatch(&mut self, effect: PlannedEffect, policy: &RetryPolicy) {
+        let PlannedEffect {
+            node: id,
+            operation,
+            command,
+        } = effect;
+        let kind = command.kind();
+        let now = self.now;
+        let node = self.valid(&id);
+        transition::record_dispatch(node, operation, kind, now, policy);
+        let deadline = node
+            .pending
+            .as_deref()
+            .map_or(now, |pending| pending.deadline);
+        self.effects.changed.nodes.insert(id.clone());
+        self.emit(
+            Some(&id),
+            EventKind::Dispatched {
+                operation,
+                effect: kind,
+            },
+        );
+        self.refresh(&id);
+        self.effects.submit.push(Submission {
+            node: id,
+            operation,
+            command,
+            deadline,
+        });
+    }
+
+    fn refresh(&mut self, id: &LogicalNodeId) {
+        if let Some(planner) = &mut self.planner {
+            planner.refresh(&self.state, id, self.now);
+        }
+    }
+}

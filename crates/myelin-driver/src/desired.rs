@@ -1,0 +1,116 @@
+//! Acceptance of desired shapes (seed 1 §5.1).
+
+use std::sync::Arc;
+
+use myelin_decider::{Planner, Topology};
+use myelin_shape::{ClusterShape, RunId, ShapeErrors};
+use myelin_state::RetryPolicy;
+
+use crate::{ClusterDriver, EventKind};
+
+/// A desired shape with the driver configuration that came with it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Desired {
+    /// The cluster wanted.
+    pub shape: ClusterShape,
+    /// How failures are retried from now on; deadlines stored already stay.
+    pub retry: RetryPolicy,
+}
+
+impl Desired {
+    /// Returns the shape with the default retry policy.
+    pub fn new(shape: ClusterShape) -> Self {
+        Self {
+            shape,
+            retry: RetryPolicy::default(),
+        }
+    }
+}
+
+/// What accepting a shape did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accepted {
+    /// It is the desired shape now.
+    Updated,
+    /// It was the desired shape already.
+    NotNeeded,
+}
+
+/// Why a shape was not accepted. Nothing of it took effect.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DesiredError {
+    /// The run of a driver is fixed.
+    #[error("this driver is of run {expected}, the shape is of run {found}")]
+    OtherRun {
+        /// The driver's run.
+        expected: RunId,
+        /// The shape's run.
+        found: RunId,
+    },
+    /// A later shape was accepted already.
+    #[error("generation {found} is older than {accepted}, which was accepted already")]
+    OldGeneration {
+        /// The last accepted one.
+        accepted: u64,
+        /// The shape's.
+        found: u64,
+    },
+    /// One generation names one content.
+    #[error("generation {generation} was accepted with other content")]
+    ChangedContent {
+        /// The generation.
+        generation: u64,
+    },
+    /// The shape breaks rules of its own.
+    #[error("the shape is not valid")]
+    Invalid(#[source] ShapeErrors),
+}
+
+impl ClusterDriver {
+    /// Makes a shape the desired one; it is evaluated by the next pass.
+    ///
+    /// # Errors
+    ///
+    /// A shape of another run, an older generation, changed content at the accepted generation, or an invalid one.
+    /// Nothing changes then.
+    pub(crate) fn accept(&mut self, desired: Desired) -> Result<Accepted, DesiredError> {
+        if let Some(current) = &self.desired {
+            let (accepted, found) = (current.generation, desired.shape.generation);
+            if current.run_id != desired.shape.run_id {
+                let (expected, found) = (current.run_id, desired.shape.run_id);
+                return Err(DesiredError::OtherRun { expected, found });
+            }
+            if found < accepted {
+                return Err(DesiredError::OldGeneration { accepted, found });
+            }
+            if *current == desired.shape && *self.retry == desired.retry {
+                return Ok(Accepted::NotNeeded);
+            }
+            if found == accepted {
+                return Err(DesiredError::ChangedContent { generation: found });
+            }
+        } else if desired.shape.generation < self.state.observed_generation {
+            let (accepted, found) = (self.state.observed_generation, desired.shape.generation);
+            return Err(DesiredError::OldGeneration { accepted, found });
+        }
+        let topology = Topology::with_max_nodes(&desired.shape, self.options.max_nodes)
+            .map_err(DesiredError::Invalid)?;
+        self.retarget(topology);
+        let generation = desired.shape.generation;
+        self.desired = Some(desired.shape);
+        self.retry = Arc::new(desired.retry);
+        self.effects.changed.desired = true;
+        self.emit(None, EventKind::DesiredAccepted { generation });
+        Ok(Accepted::Updated)
+    }
+
+    fn retarget(&mut self, topology: Topology) {
+        if let Some(planner) = &mut self.planner {
+            self.touched
+                .extend(planner.set_topology(topology, &self.state));
+        } else {
+            self.touched.extend(self.state.nodes.keys().cloned());
+            self.planner = Some(Planner::new(topology));
+        }
+    }
+}

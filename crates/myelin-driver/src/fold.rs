@@ -1,0 +1,276 @@
+//! Folding of observations, deadlines and operators' words, and what they mean for the groups.
+
+use std::sync::Arc;
+
+use myelin_reducer::{Folded, Ignored, observe, transition};
+use myelin_shape::{LogicalNodeId, NodeAttemptId, OperationId};
+use myelin_state::{
+    ErrorClass, GroupRecord, ManagedNode, NodeEvent, NodeObservation, NodeStage, OperationError,
+    OperationKind, OperationOutcome, OperatorRequest,
+};
+
+use crate::{ClusterDriver, EventKind, Target};
+
+fn failure_text(event: &NodeEvent) -> Option<String> {
+    if let NodeEvent::OperationFinished {
+        outcome: OperationOutcome::Failed(error),
+        ..
+    } = event
+    {
+        return Some(error.to_string());
+    }
+    None
+}
+
+/// What of a node is compared before and after a fold, to say what happened.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "one bit per thing that can happen"
+)]
+struct Before {
+    stage: NodeStage,
+    ready: bool,
+    silent: bool,
+    refused: bool,
+    quarantined: bool,
+    repairing: bool,
+    effect: Option<(OperationId, OperationKind)>,
+}
+
+impl Before {
+    fn of(node: &ManagedNode) -> Self {
+        Self {
+            stage: node.record.stage,
+            ready: node.is_ready(),
+            silent: node.record.silence.is_some(),
+            refused: node.refused.is_some(),
+            quarantined: node.quarantine.is_some(),
+            repairing: node.repairing,
+            effect: node
+                .pending
+                .as_deref()
+                .map(|pending| (pending.id, pending.kind)),
+        }
+    }
+}
+
+impl ClusterDriver {
+    /// Folds an observation into the node it is about.
+    pub(crate) fn observe(&mut self, observation: NodeObservation) {
+        let id = observation.node.clone();
+        let attempt = observation.attempt;
+        let failed = failure_text(&observation.event);
+        let Some(node) = self.state.nodes.get_mut(&id) else {
+            self.ignored(id, attempt, Ignored::StaleAttempt);
+            return;
+        };
+        let before = Before::of(node);
+        match observe(node, observation, self.now, &self.retry) {
+            Folded::Applied => self.note(&id, &before, failed),
+            Folded::Ignored(reason) => self.ignored(id, attempt, reason),
+        }
+    }
+
+    fn ignored(&mut self, id: LogicalNodeId, attempt: NodeAttemptId, reason: Ignored) {
+        *self.counters.ignored.entry(reason).or_default() += 1;
+        tracing::debug!(node = %id, %attempt, reason = reason.code(), "observation ignored");
+        self.emit_of(Some(id), Some(attempt), EventKind::ignored(reason));
+    }
+
+    /// Notes what a fold changed: in the history, for the next pass, and for the node's group.
+    fn note(&mut self, id: &LogicalNodeId, before: &Before, failed: Option<String>) {
+        self.touch(id);
+        let Some(node) = self.state.nodes.get(id) else {
+            return;
+        };
+        let record = &node.record;
+        let mut happened = Vec::new();
+        if let Some((operation, effect)) = before.effect.filter(|_| node.pending.is_none()) {
+            happened.push(match failed {
+                Some(error) => EventKind::EffectFailed {
+                    operation,
+                    effect,
+                    error: error.into(),
+                },
+                None => EventKind::Succeeded { operation, effect },
+            });
+        }
+        if record.stage != before.stage && record.stage != NodeStage::Failed {
+            happened.push(EventKind::Advanced {
+                from: before.stage,
+                to: record.stage,
+            });
+        }
+        if record.stage == NodeStage::Failed && before.stage != NodeStage::Failed {
+            let reason = record.failed_reason.clone().unwrap_or_default();
+            happened.push(EventKind::AttemptFailed { reason });
+        }
+        if let Some(quarantine) = node.quarantine.as_deref().filter(|_| !before.quarantined) {
+            happened.push(EventKind::Quarantined {
+                failures: quarantine.failures,
+            });
+        }
+        if let Some(refusal) = node.refused.as_deref().filter(|_| !before.refused) {
+            happened.push(EventKind::Refused {
+                message: refusal.message.clone(),
+            });
+        }
+        match (before.silent, record.silence.is_some()) {
+            (false, true) => happened.push(EventKind::Silent),
+            (true, false) if record.stage != NodeStage::Failed => happened.push(EventKind::Heard),
+            (true | false, _) => {}
+        }
+        let became_ready = node.is_ready() && !before.ready;
+        if became_ready {
+            happened.push(EventKind::Ready);
+        }
+        for kind in happened {
+            self.emit(Some(id), kind);
+        }
+        if became_ready {
+            self.prove(id, before.repairing);
+        }
+    }
+
+    pub(crate) fn touch(&mut self, id: &LogicalNodeId) {
+        self.touched.insert(id.clone());
+        self.effects.changed.nodes.insert(id.clone());
+    }
+
+    /// A node that became ready proves its template, and a repair that did lets the brakes forget.
+    fn prove(&mut self, id: &LogicalNodeId, repaired: bool) {
+        let Some(planner) = &mut self.planner else {
+            return;
+        };
+        let Some(node) = self.state.nodes.get(id) else {
+            return;
+        };
+        let slot = &node.record.desired;
+        let group = slot.group_id();
+        if !self.state.groups.contains_key(group) {
+            self.state
+                .groups
+                .insert(group.clone(), GroupRecord::default());
+        }
+        let record = self.state.groups.get_mut(group).expect("just inserted");
+        let known =
+            |template: &Arc<_>| Arc::ptr_eq(template, &slot.template) || *template == slot.template;
+        if !record.proven.as_ref().is_some_and(known) {
+            record.proven = Some(Arc::clone(&slot.template));
+            record.canary = None;
+            planner.touch_group(group);
+            self.effects.changed.cluster = true;
+        }
+        if repaired && (record.brake.silent_machine_ended || self.state.brake.silent_machine_ended)
+        {
+            record.brake.silent_machine_ended = false;
+            self.state.brake.silent_machine_ended = false;
+            planner.touch_group(group);
+            planner.touch_run();
+            self.effects.changed.cluster = true;
+        }
+    }
+
+    pub(crate) fn submit_failed(
+        &mut self,
+        node: LogicalNodeId,
+        operation: OperationId,
+        message: Box<str>,
+    ) {
+        // What was never submitted has not happened, whatever it would have made.
+        let error = OperationError {
+            class: ErrorClass::Transient,
+            message,
+        };
+        let outcome = OperationOutcome::Failed(error);
+        let event = NodeEvent::OperationFinished { operation, outcome };
+        self.observe(NodeObservation {
+            node,
+            attempt: operation.attempt,
+            event,
+        });
+    }
+
+    pub(crate) fn operator(&mut self, target: &Target, request: OperatorRequest) {
+        let nodes: Vec<_> = match target {
+            Target::Node(id) => self.state.nodes.get_key_value(id).into_iter().collect(),
+            Target::Group(group) => {
+                let of_group =
+                    |(_, node): &(_, &ManagedNode)| node.record.desired.group_id() == group;
+                self.state.nodes.iter().filter(of_group).collect()
+            }
+        };
+        let asked: Vec<_> = nodes
+            .into_iter()
+            .map(|(id, node)| (id.clone(), node.attempt))
+            .collect();
+        for (node, attempt) in asked {
+            let event = NodeEvent::Operator(request);
+            self.emit(Some(&node), EventKind::OperatorAsked { request });
+            self.observe(NodeObservation {
+                node,
+                attempt,
+                event,
+            });
+        }
+    }
+
+    pub(crate) fn set_paused(&mut self, paused: bool) {
+        if self.state.paused == paused {
+            return;
+        }
+        self.state.paused = paused;
+        self.effects.changed.cluster = true;
+        self.emit(
+            None,
+            if paused {
+                EventKind::Paused
+            } else {
+                EventKind::Resumed
+            },
+        );
+        // What was held for the pause, and what is held from now on, is decided anew.
+        if let Some(planner) = &self.planner {
+            self.touched.extend(planner.unsettled().cloned());
+        }
+    }
+
+    /// Folds every deadline that is due.
+    pub(crate) fn expire_due(&mut self) {
+        let Some(planner) = &self.planner else { return };
+        let due: Vec<_> = planner.due(self.now).cloned().collect();
+        let policy = if due.is_empty() {
+            return;
+        } else {
+            self.retry_policy()
+        };
+        for id in due {
+            self.touched.insert(id.clone());
+            let Some(node) = self.state.nodes.get_mut(&id) else {
+                continue;
+            };
+            if let Some(operation) = transition::expire_pending(node, self.now, &policy) {
+                let effect = node.pending.as_deref().map(|pending| pending.kind);
+                self.effects.expire.push((id.clone(), operation));
+                self.touch(&id);
+                if let Some(effect) = effect {
+                    self.emit(Some(&id), EventKind::Expired { operation, effect });
+                }
+            }
+            let Some(node) = self.state.nodes.get_mut(&id) else {
+                continue;
+            };
+            let before = Before::of(node);
+            let attempt = node.attempt;
+            let event = NodeEvent::DeadlinePassed;
+            let observation = NodeObservation {
+                node: id.clone(),
+                attempt,
+                event,
+            };
+            if observe(node, observation, self.now, &policy) == Folded::Applied {
+                self.note(&id, &before, None);
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! What happened, for people and for the linter.
+
+use std::{fmt, time::SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use myelin_reducer::Ignored;
+use myelin_shape::{LogicalNodeId, NodeAttemptId, OperationId};
+use myelin_state::{DeleteCause, NodeStage, OperationKind, OperatorRequest};
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DriverEvent {
+    /// When.
+    pub at: SystemTime,
+    /// To which slot; absent for the cluster as a whole.
+    pub node: Option<LogicalNodeId>,
+    /// To which attempt of it.
+    pub attempt: Option<NodeAttemptId>,
+    /// What.
+    pub kind: EventKind,
+}
+
+/// What happened. Codes are stable.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the fields are what their names say")]
+pub enum EventKind {
+    /// Another desired shape was accepted.
+    DesiredAccepted { generation: u64 },
+    /// An operator stopped all effects.
+    Paused,
+    /// An operator started effects again.
+    Resumed,
+    /// An operator asked for something, and it applied.
+    OperatorAsked { request: OperatorRequest },
+    /// A slot is managed.
+    Inserted,
+    /// Cleanup of the attempt began.
+    DeleteBegan { cause: DeleteCause },
+    /// Nothing of the attempt is left.
+    Destroyed,
+    /// A fresh attempt was started; the event's attempt is the new one.
+    Restarted { previous: NodeAttemptId },
+    /// The slot is no longer managed.
+    Reaped,
+    /// An effect was recorded and handed out.
+    Dispatched {
+        operation: OperationId,
+        effect: OperationKind,
+    },
+    /// An effect's time is over.
+    Expired {
+        operation: OperationId,
+        effect: OperationKind,
+    },
+    /// A pending effect ended well.
+    Succeeded {
+        operation: OperationId,
+        effect: OperationKind,
+    },
+    /// A pending effect failed.
+    EffectFailed {
+        operation: OperationId,
+        effect: OperationKind,
+        error: Box<str>,
+    },
+    /// The attempt got further.
+    Advanced { from: NodeStage, to: NodeStage },
+    /// The node became ready.
+    Ready,
+    /// The agent is silent.
+    Silent,
+    /// The agent is heard again.
+    Heard,
+    /// The attempt ended in failure.
+    AttemptFailed { reason: Box<str> },
+    /// Nothing is leased for the slot any more until its spec changes or an operator says so.
+    Quarantined { failures: u32 },
+    /// The provider refuses the template for good.
+    Refused { message: Box<str> },
+    /// An observation changed nothing.
+    Ignored { reason: Box<str> },
+    /// A planned action did not fit the state any more.
+    Discarded { action: Box<str> },
+}
+
+impl EventKind {
+    /// Returns the stable code of the event.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::DesiredAccepted { .. } => "desired_accepted",
+            Self::Paused => "paused",
+            Self::Resumed => "resumed",
+            Self::OperatorAsked { .. } => "operator_asked",
+            Self::Inserted => "inserted",
+            Self::DeleteBegan { .. } => "delete_began",
+            Self::Destroyed => "destroyed",
+            Self::Restarted { .. } => "restarted",
+            Self::Reaped => "reaped",
+            Self::Dispatched { .. } => "dispatched",
+            Self::Expired { .. } => "expired",
+            Self::Succeeded { .. } => "succeeded",
+            Self::EffectFailed { .. } => "effect_failed",
+            Self::Advanced { .. } => "advanced",
+            Self::Ready => "ready",
+            Self::Silent => "silent",
+            Self::Heard => "heard",
+            Self::AttemptFailed { .. } => "attempt_failed",
+            Self::Quarantined { .. } => "quarantined",
+            Self::Refused { .. } => "refused",
+            Self::Ignored { .. } => "ignored",
+            Self::Discarded { .. } => "discarded",
+        }
+    }
+
+    pub(crate) fn ignored(reason: Ignored) -> Self {
+        Self::Ignored {
+            reason: reason.code().into(),
+        }
+    }
+}
+
+impl fmt::Display for EventKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DesiredAccepted { generation } => {
+                write!(f, "desired generation {generation} accepted")
+            }
+            Self::Paused => f.write_str("effects paused"),
+            Self::Resumed => f.write_str("effects resumed"),
+            Self::OperatorAsked {
+                request: OperatorRequest::Retry,
+            } => f.write_str("retry asked"),
+            Self::OperatorAsked {
+                request: OperatorRequest::Replace,
+            } => f.write_str("replacement asked"),
+            Self::OperatorAsked {
+                request: OperatorRequest::Abandon,
+            } => f.write_str("lease abandoned"),
+            Self::Inserted => f.write_str("slot added"),
+            Self::DeleteBegan { cause } => write!(f, "cleanup began: {cause}"),
+            Self::Destroyed => f.write_str("cleaned up"),
+            Self::Restarted { previous } => write!(f, "fresh attempt after {previous}"),
+            Self::Reaped => f.write_str("slot removed"),
+            Self::Dispatched { operation, effect } => write!(f, "{effect} {operation} submitted"),
+            Self::Expired { operation, effect } => write!(f, "{effect} {operation} timed out"),
+            Self::Succeeded { operation, effect } => write!(f, "{effect} {operation} done"),
+            Self::EffectFailed {
+                operation,
+                effect,
+                error,
+            } => {
+                write!(f, "{effect} {operation} failed: {error}")
+            }
+            Self::Advanced { from, to } => write!(f, "{from} → {to}"),
+            Self::Ready => f.write_str("ready"),
+            Self::Silent => f.write_str("agent silent"),
+            Self::Heard => f.write_str("agent heard again"),
+            Self::AttemptFailed { reason } => write!(f, "attempt failed: {reason}"),
+            Self::Quarantined { failures } => write!(f, "quarantined after {failures} attempts"),
+            Self::Refused { message } => write!(f, "provider refused the template: {message}"),
+            Self::Ignored { reason } => write!(f, "observation ignored: {reason}"),
+            Self::Discarded { action } => write!(f, "stale action discarded: {action}"),
+        }
+    }
+}
