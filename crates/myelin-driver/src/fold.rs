@@ -239,11 +239,7 @@ impl ClusterDriver {
     pub(crate) fn expire_due(&mut self) {
         let Some(planner) = &self.planner else { return };
         let due: Vec<_> = planner.due(self.now).cloned().collect();
-        let policy = if due.is_empty() {
-            return;
-        } else {
-            self.retry_policy()
-        };
+        let policy = Arc::clone(&self.retry);
         for id in due {
             self.touched.insert(id.clone());
             let Some(node) = self.state.nodes.get_mut(&id) else {

@@ -35,9 +35,17 @@ fn all_errors_of_a_shape_are_reported_together() {
     second.count = 1000;
     second.shape.provider_labels = [("Myelin.run".into(), "1".into())].into();
     let third = group("gpu");
-    let errors =
-        validate(&ClusterShape::new(RunId(1), 1, [first, second, third]), 100).unwrap_err();
-    insta::assert_snapshot!(errors, @r#"groups[0].run_id: belongs to run 2, but the shape is of run 1; groups[0].group_id: "Worker" is no id: may hold only a-z, 0-9 and inner '-', not 'W'; groups[0].role: "" is no id: must not be empty; groups[0].shape.min_reliability: must be a number from 0 to 1, not 1.5; groups[1].shape.provider_labels: label "Myelin.run" begins with "myelin.", which is reserved; groups[1].count: 1003 nodes wanted, at most 100 are allowed; groups[2].group_id: group "gpu" is already declared by groups[1]"#);
+    let shape = ClusterShape::new(RunId(1), 1, [first, second, third]);
+    insta::assert_snapshot!(check_shape(&shape), @r#"
+    groups[0].run_id: belongs to run 2, but the shape is of run 1
+    groups[0].group_id: "Worker" is no id: may hold only a-z, 0-9 and inner '-', not 'W'
+    groups[0].role: "" is no id: must not be empty
+    groups[0].shape.min_reliability: must be a number from 0 to 1, not 1.5
+    groups[1].shape.provider_labels: label "Myelin.run" begins with "myelin.", which is reserved
+    groups[1].count: 1003 nodes wanted, at most 100 are allowed
+    groups[2].group_id: group "gpu" is already declared by groups[1]
+    "#);
+    let errors = validate(&shape, 100).unwrap_err();
     let paths: Vec<_> = errors.0.iter().map(crate::ShapeError::path).collect();
     insta::assert_snapshot!(paths.join("\n"), @r"
     groups[0].run_id

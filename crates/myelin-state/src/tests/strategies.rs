@@ -1,5 +1,7 @@
 //! Arbitrary values of every public type.
 
+mod effects;
+
 use std::{
     collections::BTreeMap,
     path::PathBuf,
@@ -16,11 +18,12 @@ use myelin_shape::{
 
 use crate::{
     BootstrapFacts, BootstrapStage, BrakeRecord, Canary, ClusterState, Connection, DeleteCause,
-    ErrorClass, ExecEndpoint, GroupRecord, LeaseFacts, LeaseMode, ManagedNode, NodeEvent,
-    NodeIntent, NodeManagerCommand, NodeObservation, NodeRecord, NodeStage, OperationError,
-    OperationKind, OperationOutcome, OperatorRequest, PendingOperation, Price, Quarantine, Refusal,
-    RetryPolicy, RetryState, Silence, SshEndpoint, SwactorFacts,
+    ExecEndpoint, GroupRecord, LeaseFacts, ManagedNode, NodeIntent, NodeRecord, NodeStage,
+    OperationKind, PendingOperation, Price, Quarantine, Refusal, RetryPolicy, RetryState, Silence,
+    SshEndpoint, SwactorFacts,
 };
+
+pub(crate) use self::effects::{command, observation};
 
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![".{0,8}", "[a-z0-9-]{0,40}"]
@@ -358,105 +361,4 @@ pub(crate) fn cluster() -> impl Strategy<Value = ClusterState> {
                 }
             },
         )
-}
-
-pub(crate) fn command() -> impl Strategy<Value = NodeManagerCommand> {
-    let mode = || select(&[LeaseMode::CreateOrAdopt, LeaseMode::AdoptOnly][..]);
-    let start = (slot(), lease(), connection(), mode(), maybe_time());
-    prop_oneof![
-        (slot(), mode(), maybe_time()).prop_map(|(spec, mode, unsettled_since)| {
-            NodeManagerCommand::CreateLease {
-                spec,
-                mode,
-                unsettled_since,
-            }
-        }),
-        lease().prop_map(|lease| NodeManagerCommand::LookupEndpoint { lease }),
-        start.prop_map(|(spec, lease, connection, mode, unsettled_since)| {
-            NodeManagerCommand::StartBootstrap {
-                spec,
-                lease,
-                connection,
-                mode,
-                unsettled_since,
-            }
-        }),
-        option::of(session())
-            .prop_map(|session| NodeManagerCommand::BootstrapConvergenceObserved { session }),
-        session().prop_map(|session| NodeManagerCommand::CancelBootstrap { session }),
-        lease().prop_map(|lease| NodeManagerCommand::DestroyLease { lease }),
-    ]
-}
-
-fn error() -> impl Strategy<Value = OperationError> {
-    let class = prop_oneof![
-        Just(ErrorClass::Transient),
-        duration().prop_map(ErrorClass::RateLimited),
-        Just(ErrorClass::NoCapacity),
-        Just(ErrorClass::Permanent),
-        Just(ErrorClass::Ambiguous),
-        Just(ErrorClass::AlreadyAbsent),
-    ];
-    (class, message()).prop_map(|(class, message)| OperationError { class, message })
-}
-
-fn outcome() -> impl Strategy<Value = OperationOutcome> {
-    let created = (lease().prop_map(Box::new), option::of(connection()));
-    prop_oneof![
-        created
-            .prop_map(|(lease, connection)| OperationOutcome::LeaseCreated { lease, connection }),
-        Just(OperationOutcome::LeaseAbsent),
-        connection().prop_map(OperationOutcome::EndpointFound),
-        Just(OperationOutcome::EndpointNotReady),
-        session().prop_map(|session| OperationOutcome::BootstrapStarted { session }),
-        Just(OperationOutcome::BootstrapAbsent),
-        Just(OperationOutcome::ConvergenceRecorded),
-        Just(OperationOutcome::BootstrapCancelled),
-        Just(OperationOutcome::LeaseDestroyed),
-        error().prop_map(OperationOutcome::Failed),
-    ]
-}
-
-fn event() -> impl Strategy<Value = NodeEvent> {
-    let finished = (operation_id(), outcome());
-    let bootstrap = (
-        session(),
-        any::<u64>(),
-        bootstrap_stage(),
-        option::of(message()),
-    );
-    let request = select(
-        &[
-            OperatorRequest::Retry,
-            OperatorRequest::Replace,
-            OperatorRequest::Abandon,
-        ][..],
-    );
-    prop_oneof![
-        finished
-            .prop_map(|(operation, outcome)| NodeEvent::OperationFinished { operation, outcome }),
-        bootstrap.prop_map(|(session, sequence, stage, message)| NodeEvent::Bootstrap {
-            session,
-            sequence,
-            stage,
-            message,
-        }),
-        swactor_id().prop_map(|swactor| NodeEvent::Joined { swactor }),
-        swactor_id().prop_map(|swactor| NodeEvent::Contact { swactor }),
-        (swactor_id(), time()).prop_map(|(swactor, last_contact)| NodeEvent::Silent {
-            swactor,
-            last_contact,
-        }),
-        Just(NodeEvent::LeaseGone),
-        Just(NodeEvent::DeadlinePassed),
-        request.prop_map(NodeEvent::Operator),
-    ]
-}
-
-pub(crate) fn observation() -> impl Strategy<Value = NodeObservation> {
-    (node_id(), any::<u64>(), event()).prop_map(|(node, attempt, event)| NodeObservation {
-        node,
-        attempt: NodeAttemptId(attempt),
-        event,
-    })
 }

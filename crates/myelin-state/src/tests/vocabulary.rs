@@ -22,8 +22,11 @@ fn node(stage: NodeStage) -> ManagedNode {
     node
 }
 
+/// What may hold for a value, by name.
+type Facts<'a, T> = &'a [(&'a str, fn(T) -> bool)];
+
 /// Returns a line per value: its name, and the names of what holds for it.
-fn table<T: std::fmt::Debug + Copy>(values: &[T], facts: &[(&str, fn(T) -> bool)]) -> String {
+fn table<T: std::fmt::Debug + Copy>(values: &[T], facts: Facts<'_, T>) -> String {
     let line = |value: &T| {
         let holds = facts.iter().filter(|(_, fact)| fact(*value));
         let names: Vec<_> = holds.map(|(name, _)| *name).collect();
@@ -36,28 +39,62 @@ fn table<T: std::fmt::Debug + Copy>(values: &[T], facts: &[(&str, fn(T) -> bool)
 
 #[test]
 fn stages_of_a_node() {
-    let facts: &[(&str, fn(NodeStage) -> bool)] = &[
+    let facts: Facts<'_, NodeStage> = &[
         ("joined", NodeStage::has_joined),
         ("handed off", NodeStage::is_handed_off),
     ];
-    insta::assert_snapshot!(table(&NodeStage::ALL, facts), @"");
+    insta::assert_snapshot!(table(&NodeStage::ALL, facts), @r"
+    New:
+    LeaseRequested:
+    LeaseCreated:
+    EndpointKnown:
+    BootstrapRunning:
+    SwactorJoined: joined
+    HandedOff: joined, handed off
+    Dormant: joined, handed off
+    Failed:
+    Destroyed:
+    ");
     assert!(NodeStage::ALL.is_sorted());
 }
 
 #[test]
 fn stages_of_a_bootstrap() {
-    let facts: &[(&str, fn(BootstrapStage) -> bool)] = &[
+    let facts: Facts<'_, BootstrapStage> = &[
         ("over", BootstrapStage::is_terminal),
         ("failed", BootstrapStage::is_failure),
     ];
-    insta::assert_snapshot!(table(&BootstrapStage::ALL, facts), @"");
+    insta::assert_snapshot!(table(&BootstrapStage::ALL, facts), @r"
+    Created:
+    SshConnecting:
+    SshReady:
+    StdoutStreaming:
+    BootChecking:
+    SwactorStarting:
+    WaitingForSwactorJoin:
+    Converged: over
+    Closed: over
+    SshConnectFailed: over, failed
+    BootCheckFailed: over, failed
+    StartFailed: over, failed
+    SwactorJoinFailed: over, failed
+    StreamError: over, failed
+    Cancelled: over, failed
+    ");
     assert!(BootstrapStage::ALL.is_sorted());
 }
 
 #[test]
 fn kinds_of_effect() {
-    let facts: &[(&str, fn(OperationKind) -> bool)] = &[("creates", OperationKind::creates)];
-    insta::assert_snapshot!(table(&OperationKind::ALL, facts), @"");
+    let facts: Facts<'_, OperationKind> = &[("creates", OperationKind::creates)];
+    insta::assert_snapshot!(table(&OperationKind::ALL, facts), @r"
+    CreateLease: creates
+    LookupEndpoint:
+    StartBootstrap: creates
+    BootstrapConvergenceObserved:
+    CancelBootstrap:
+    DestroyLease:
+    ");
     assert!(OperationKind::ALL.is_sorted());
 }
 
@@ -71,10 +108,24 @@ fn causes_of_deletion() {
         DeleteCause::Lost,
         DeleteCause::Abandoned,
     ];
-    let facts: &[(&str, fn(DeleteCause) -> bool)] = &[("voluntary", DeleteCause::is_voluntary)];
-    insta::assert_snapshot!(table(&causes, facts), @"");
+    let facts: Facts<'_, DeleteCause> = &[("voluntary", DeleteCause::is_voluntary)];
+    insta::assert_snapshot!(table(&causes, facts), @r"
+    Undesired: voluntary
+    SpecChanged: voluntary
+    Requested: voluntary
+    Failed:
+    Lost:
+    Abandoned:
+    ");
     let texts = causes.map(|cause| cause.to_string());
-    insta::assert_snapshot!(texts.join("\n"), @"");
+    insta::assert_snapshot!(texts.join("\n"), @r"
+    no longer desired
+    spec changed
+    replacement requested
+    failed
+    agent lost
+    lease abandoned
+    ");
 }
 
 #[test]
@@ -97,7 +148,14 @@ fn errors_render_with_class_and_words() {
         let message = "no such image".into();
         OperationError { class, message }.to_string()
     });
-    insta::assert_snapshot!(texts.join("\n"), @"");
+    insta::assert_snapshot!(texts.join("\n"), @r"
+    transient: no such image
+    rate limited: no such image
+    no capacity: no such image
+    permanent: no such image
+    ambiguous: no such image
+    already absent: no such image
+    ");
 }
 
 #[test]
@@ -164,5 +222,21 @@ fn what_is_too_far_away_is_never() {
 #[test]
 fn the_default_retry_policy() {
     let policy = serde_json::to_string_pretty(&RetryPolicy::default()).unwrap();
-    insta::assert_snapshot!(policy, @"");
+    insta::assert_snapshot!(policy, @r#"
+    {
+      "initial_delay": "1s",
+      "factor": 2,
+      "max_delay": "1m",
+      "jitter_percent": 20,
+      "operation_timeout": "2m",
+      "answer_timeout": "5s",
+      "endpoint_probe_interval": "2s",
+      "ready_timeout": "15m",
+      "bootstrap_timeout": "10m",
+      "stable_after": "10m",
+      "lost_after": "45s",
+      "max_consecutive_failures": 10,
+      "max_cancel_failures": 3
+    }
+    "#);
 }
