@@ -271,9 +271,10 @@ async fn an_agent_whose_lease_is_removed_ends() {
 async fn an_agent_outlives_a_control_plane_that_talks_nonsense() {
     let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut agent = Agent::new(socket.local_addr().unwrap());
+    let huge = vec![b'x'; 20_000];
     let answers: [(&[u8], &str); 4] = [
         (b"HTTP/1.1 400 Bad Request\r\n", "line is not JSON"),
-        (&[b'x'; 20_000], "line is longer than 16384 bytes"),
+        (&huge, "line is longer than 16384 bytes"),
         (b"{\"ack\":{}}\n", "answer does not fit"),
         (b"", "connection was closed"),
     ];
