@@ -117,9 +117,11 @@ impl ClusterDriver {
     }
 
     fn is_valid(&self, action: &NodeAction) -> bool {
-        let Some(node) = self.state.nodes.get(action.node()) else {
-            return false;
-        };
+        let node = self.state.nodes.get(action.node());
+        if let NodeAction::Insert { attempt, .. } = action {
+            return node.is_none() && self.can_allocate(*attempt);
+        }
+        let Some(node) = node else { return false };
         match action {
             NodeAction::Insert { .. } => false,
             NodeAction::BeginDelete {
