@@ -1,0 +1,5 @@
+//! Cluster files: the examples, nonsense, and properties over all formats.
+
+mod examples;
+mod nonsense;
+mod properties;
