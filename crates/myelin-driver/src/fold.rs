@@ -74,7 +74,8 @@ impl ClusterDriver {
     fn ignored(&mut self, id: LogicalNodeId, attempt: NodeAttemptId, reason: Ignored) {
         *self.counters.ignored.entry(reason).or_default() += 1;
         tracing::debug!(node = %id, %attempt, reason = reason.code(), "observation ignored");
-        self.emit_of(Some(id), Some(attempt), EventKind::ignored(reason));
+        let reason = reason.code().into();
+        self.emit_of(Some(id), Some(attempt), EventKind::Ignored { reason });
     }
 
     /// Notes what a fold changed: in the history, for the next pass, and for the node's group.

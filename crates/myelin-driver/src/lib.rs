@@ -25,14 +25,13 @@ mod desired;
 mod driver;
 mod event;
 mod fold;
-mod history;
 mod preview;
 
 pub use crate::desired::{Accepted, Desired, DesiredError};
 pub use crate::driver::{ClusterDriver, Convergence, Counters, Options};
 pub use crate::event::{Changed, Effects, Event, Submission, Target};
-pub use crate::history::{DriverEvent, EventKind};
 pub use crate::preview::{NodeChange, Preview};
+pub use myelin_state::{DriverEvent, EventKind};
 
 #[cfg(test)]
 mod tests;

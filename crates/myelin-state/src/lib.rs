@@ -4,7 +4,7 @@
 //! plain, ordered data. Deadlines are sampled once, stored, and compared later; nothing here reads a clock.
 //!
 //! Reading order: [`ClusterState`], [`ManagedNode`], [`NodeRecord`], [`NodeObservation`], [`NodeManagerCommand`],
-//! [`RetryPolicy`].
+//! [`RetryPolicy`], [`DriverEvent`].
 //!
 //! ```
 //! use myelin_shape::{NodeAttemptId, RunId, RunNodeGroupSpec, expand_node_group};
@@ -20,6 +20,7 @@
 mod cluster;
 mod command;
 mod facts;
+mod history;
 mod node;
 mod observation;
 mod retry;
@@ -30,6 +31,7 @@ pub use crate::facts::{
     BootstrapFacts, BootstrapStage, Connection, ExecEndpoint, LeaseFacts, NodeRecord, NodeStage,
     Price, Silence, SshEndpoint, SwactorFacts,
 };
+pub use crate::history::{DriverEvent, EventKind};
 pub use crate::node::{DeleteCause, ManagedNode, NodeIntent, Quarantine, Refusal};
 pub use crate::observation::{
     ErrorClass, NodeEvent, NodeObservation, OperationError, OperationOutcome, OperatorRequest,

@@ -2,14 +2,15 @@
 
 use std::{fmt, time::SystemTime};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use myelin_reducer::Ignored;
 use myelin_shape::{LogicalNodeId, NodeAttemptId, OperationId};
-use myelin_state::{DeleteCause, NodeStage, OperationKind, OperatorRequest};
+
+use crate::{DeleteCause, NodeStage, OperationKind, OperatorRequest};
 
 /// One thing that happened.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DriverEvent {
     /// When.
     pub at: SystemTime,
@@ -22,7 +23,7 @@ pub struct DriverEvent {
 }
 
 /// What happened. Codes are stable.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the fields are what their names say")]
 pub enum EventKind {
@@ -32,7 +33,7 @@ pub enum EventKind {
     Paused,
     /// An operator started effects again.
     Resumed,
-    /// An operator asked for something, and it applied.
+    /// An operator asked for something; [`Self::Ignored`] follows where it did not apply.
     OperatorAsked { request: OperatorRequest },
     /// A slot is managed.
     Inserted,
@@ -111,12 +112,6 @@ impl EventKind {
             Self::Refused { .. } => "refused",
             Self::Ignored { .. } => "ignored",
             Self::Discarded { .. } => "discarded",
-        }
-    }
-
-    pub(crate) fn ignored(reason: Ignored) -> Self {
-        Self::Ignored {
-            reason: reason.code().into(),
         }
     }
 }
