@@ -4,7 +4,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, SystemTime},
 };
 
@@ -47,9 +50,19 @@ pub(crate) struct Call<'a> {
     pub(crate) submission: &'a Submission,
     pub(crate) key: AttemptKey,
     pub(crate) digest: Option<Arc<str>>,
-    /// What a call of the attempt that was given up made, if nobody knows of it yet.
-    pub(crate) late: Option<OperationOutcome>,
+    pub(crate) past: Past,
+    /// Set before anything is asked for that may make something.
+    pub(crate) asked: &'a AtomicBool,
     pub(crate) turn: Turn,
+}
+
+/// What the ledger knows of earlier calls of the attempt.
+#[derive(Debug)]
+pub(crate) struct Past {
+    /// What a call that was given up made, if nobody knows of it yet.
+    pub(crate) late: Option<OperationOutcome>,
+    /// When a call ended that may have made something without saying so.
+    pub(crate) maybe_made_at: Option<SystemTime>,
 }
 
 /// Whether the attempt may make something, and since when an earlier outcome is unknown.
@@ -179,6 +192,7 @@ impl Backend {
             template_digest: Arc::clone(digest),
             spec: spec.clone(),
         };
+        call.asked.store(true, Ordering::Relaxed);
         match self.noted(self.provider.create(&request).await) {
             Ok(made) => created(made),
             Err(error) => {
@@ -204,13 +218,13 @@ impl Backend {
         if !found.is_empty() {
             return Some(self.adopt(call, digest, &found));
         }
-        if let Some(late) = &call.late
+        if let Some(late) = &call.past.late
             && self.still_exists(call, late).await
         {
             self.tally().adopted += 1;
             return Some(late.clone());
         }
-        self.absent(terms, OperationOutcome::LeaseAbsent)
+        self.absent(call, terms, OperationOutcome::LeaseAbsent)
     }
 
     fn adopt(&self, call: &Call<'_>, digest: &str, found: &[FoundLease]) -> OperationOutcome {
@@ -255,12 +269,19 @@ impl Backend {
     }
 
     /// Says what "not found" means on these terms. `None`: it is absent, and may be made.
-    fn absent(&self, terms: Terms, proven: OperationOutcome) -> Option<OperationOutcome> {
+    fn absent(
+        &self,
+        call: &Call<'_>,
+        terms: Terms,
+        proven: OperationOutcome,
+    ) -> Option<OperationOutcome> {
         let window = self.provider.settle_window();
         let now = self.clock.now();
         let age = |since| now.duration_since(since).unwrap_or_default();
+        // The driver keeps the first time an outcome became unknown; a later create may have been lost since.
         if terms
             .unsettled_since
+            .max(call.past.maybe_made_at)
             .is_some_and(|since| age(since) < window)
         {
             let message = format!(
@@ -292,6 +313,7 @@ impl Backend {
             }
             call.turn.charge();
         }
+        call.asked.store(true, Ordering::Relaxed);
         match self.noted(self.bootstrap.start(request).await) {
             Ok(session) => OperationOutcome::BootstrapStarted { session },
             Err(error) => error.into(),
@@ -311,11 +333,11 @@ impl Backend {
         };
         let found = found.map(|session| OperationOutcome::BootstrapStarted { session });
         // A late session that ended since is harmless: concluding or cancelling what is unknown succeeds.
-        if let Some(session) = found.or_else(|| call.late.clone()) {
+        if let Some(session) = found.or_else(|| call.past.late.clone()) {
             self.tally().adopted += 1;
             return Some(session);
         }
-        self.absent(terms, OperationOutcome::BootstrapAbsent)
+        self.absent(call, terms, OperationOutcome::BootstrapAbsent)
     }
 
     async fn destroy_lease(&self, call: &Call<'_>, lease: &LeaseFacts) -> OperationOutcome {

@@ -3,7 +3,10 @@
 use std::{
     collections::{BTreeMap, HashMap},
     fmt,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -25,10 +28,10 @@ use myelin_state::{
 
 use crate::{
     Admission, Ledger, Options, ProviderSetup, Snapshot, Submission, SubmitError,
-    backend::{Backend, Call, time_left},
+    backend::{Backend, Call, Past, time_left},
     digest::Digests,
     limits::LaneId,
-    outcome::{caught, failed, log},
+    outcome::{caught, failed, is_ambiguous, log},
 };
 
 /// Carries out effects. Object-safe, so that a test or an embedder can bring its own.
@@ -79,6 +82,8 @@ struct State {
 struct Live {
     stop: CancellationToken,
     turn: Arc<Notify>,
+    /// Whether a provider was asked for something that may make something.
+    asked: Arc<AtomicBool>,
 }
 
 impl Executor {
@@ -191,6 +196,7 @@ impl Inner {
         let live = Live {
             stop: self.shutdown.child_token(),
             turn: Arc::new(Notify::new()),
+            asked: Arc::default(),
         };
         if !waits {
             live.turn.notify_one();
@@ -214,19 +220,23 @@ impl Inner {
         let answer = tokio::select! {
             // First, so that an answer that is there when the call is stopped is kept and not dropped.
             biased;
-            answer = self.answer(&submission, &live.turn) => Some(answer),
+            answer = self.answer(&submission, &live) => Some(answer),
             () = live.stop.cancelled() => None,
             () = sleep(left) => {
                 self.give_up(node, operation);
                 None
             }
         };
+        if live.asked.load(Ordering::Relaxed) && answer.as_ref().is_none_or(is_ambiguous) {
+            let now = self.options.clock.now();
+            self.state().ledger.note_maybe_made(operation.attempt, now);
+        }
         self.end(node, operation, answer);
     }
 
     /// Waits for the turn of the operation and carries it out.
-    async fn answer(&self, submission: &Submission, turn: &Notify) -> OperationOutcome {
-        turn.notified().await;
+    async fn answer(&self, submission: &Submission, live: &Live) -> OperationOutcome {
+        live.turn.notified().await;
         let backend = match self.backend(submission) {
             Ok(backend) => backend,
             Err(unknown) => return unknown,
@@ -243,7 +253,7 @@ impl Inner {
             return std::future::pending().await;
         };
         let operation = submission.operation;
-        let Some(late) = self.depart(operation, submission.kind()) else {
+        let Some(past) = self.depart(operation, submission.kind()) else {
             // Given up in the meantime: the task is being stopped.
             return std::future::pending().await;
         };
@@ -252,27 +262,21 @@ impl Inner {
             submission,
             key: self.key(&submission.node, operation.attempt),
             digest,
-            late,
+            past,
+            asked: &live.asked,
             turn,
         };
         caught(submission.kind(), backend.perform(&call)).await
     }
 
-    /// Marks an operation as sent, and returns what a call of its attempt made late. `None`: it was given up.
-    #[expect(
-        clippy::option_option,
-        reason = "the outer one is whether to go on at all"
-    )]
-    fn depart(
-        &self,
-        operation: OperationId,
-        kind: OperationKind,
-    ) -> Option<Option<OperationOutcome>> {
+    /// Marks an operation as sent, and returns what is known of its attempt. `None`: it was given up.
+    fn depart(&self, operation: OperationId, kind: OperationKind) -> Option<Past> {
         let mut state = self.state();
         let ledger = &mut state.ledger;
-        ledger
-            .sent(operation)
-            .then(|| ledger.late(operation.attempt, kind).cloned())
+        ledger.sent(operation).then(|| Past {
+            late: ledger.late(operation.attempt, kind).cloned(),
+            maybe_made_at: ledger.maybe_made_at(operation.attempt),
+        })
     }
 
     fn backend(&self, submission: &Submission) -> Result<Arc<Backend>, OperationOutcome> {
@@ -288,21 +292,28 @@ impl Inner {
                 .next()
                 .filter(|_| self.backends.len() == 1),
         };
-        backend.cloned().ok_or_else(|| self.unknown_provider(kind))
+        backend.cloned().ok_or_else(|| {
+            // Who cannot be asked cannot settle what is unknown.
+            let class = if submission.is_unsettled() {
+                ErrorClass::Ambiguous
+            } else {
+                ErrorClass::Permanent
+            };
+            failed(class, &self.unknown_provider(kind))
+        })
     }
 
-    fn unknown_provider(&self, kind: Option<&ProviderKind>) -> OperationOutcome {
+    fn unknown_provider(&self, kind: Option<&ProviderKind>) -> String {
         let known: Vec<_> = self.backends.keys().map(ProviderKind::as_str).collect();
         let known = if known.is_empty() {
             "none".to_owned()
         } else {
             known.join(", ")
         };
-        let message = match kind {
+        match kind {
             Some(kind) => format!("there is no provider {:?}; known: {known}", kind.as_str()),
             None => format!("it is not known which provider has the session; known: {known}"),
-        };
-        failed(ErrorClass::Permanent, &message)
+        }
     }
 
     fn digest(&self, submission: &Submission) -> Option<Arc<str>> {

@@ -267,6 +267,11 @@ impl FakeWorld {
         sessions.any(|it| it.seen.agent_runs && it.seen.lease == lease.lease_id)
     }
 
+    /// Returns the clock the world follows, to give to whatever shares its time.
+    pub fn clock(&self) -> Clock {
+        self.0.clock.clone()
+    }
+
     /// Returns the world's time.
     pub fn now(&self) -> SystemTime {
         self.0.clock.now()

@@ -1,6 +1,6 @@
 //! The operation ledger: what was submitted, what runs, and what came of it (`spec 4.2`, seed 1 §10).
 //!
-//! [`Ledger`] is synchronous and knows no time. It holds, per attempt, the newest operation with its outcome, at most one
+//! [`Ledger`] is synchronous and reads no clock. It holds, per attempt, the newest operation with its outcome, at most one
 //! older call that was given up but has not ended yet, and at most one late answer. So its size is bounded by the
 //! attempts that were not forgotten, however many operations went through.
 //!
@@ -9,7 +9,7 @@
 //!
 //! Reading order: [`Ledger`], [`Admission`], [`Expiry`], [`Ended`].
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::SystemTime};
 
 use myelin_shape::{LogicalNodeId, NodeAttemptId, OperationId, ProviderKind};
 use myelin_state::{OperationKind, OperationOutcome};
@@ -74,6 +74,8 @@ struct Attempt {
     lingering: Option<u64>,
     /// What such a call made, until the attempt knows of it by a later operation.
     late: Option<Box<OperationOutcome>>,
+    /// When the last call ended that may have made something without saying so.
+    maybe_made_at: Option<SystemTime>,
     /// The provider that the last command with a provider named.
     provider: Option<ProviderKind>,
 }
@@ -153,6 +155,18 @@ impl Ledger {
         (made_by(late) == Some(kind)).then_some(late)
     }
 
+    /// Notes that a call has ended that may have made something without saying so.
+    pub fn note_maybe_made(&mut self, attempt: NodeAttemptId, now: SystemTime) {
+        if let Some(attempt) = self.attempts.get_mut(&attempt) {
+            attempt.maybe_made_at = Some(now);
+        }
+    }
+
+    /// Returns when the last such call ended. "Not found" proves nothing within a settle window of it.
+    pub fn maybe_made_at(&self, attempt: NodeAttemptId) -> Option<SystemTime> {
+        self.attempts.get(&attempt)?.maybe_made_at
+    }
+
     /// Returns the provider of an attempt, as the last of its commands that names one does.
     pub fn provider(&self, attempt: NodeAttemptId) -> Option<&ProviderKind> {
         self.attempts.get(&attempt)?.provider.as_ref()
@@ -187,6 +201,7 @@ impl Attempt {
             progress: Progress::Admitted,
             lingering: None,
             late: None,
+            maybe_made_at: None,
             provider: submission.provider().cloned(),
         }
     }

@@ -37,6 +37,10 @@ pub(crate) fn never_sent(submission: &Submission) -> OperationOutcome {
     )
 }
 
+pub(crate) fn is_ambiguous(outcome: &OperationOutcome) -> bool {
+    matches!(outcome, OperationOutcome::Failed(error) if error.class == ErrorClass::Ambiguous)
+}
+
 pub(crate) fn failed(class: ErrorClass, message: &str) -> OperationOutcome {
     OperationOutcome::Failed(OperationError {
         class,

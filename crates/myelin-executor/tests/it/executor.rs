@@ -3,14 +3,17 @@
 use std::time::Duration;
 
 use insta::assert_snapshot;
-use tokio::time::advance;
+use tokio::{
+    sync::mpsc::unbounded_channel,
+    time::{advance, timeout},
+};
 
 use myelin_executor::{
     Bootstrap as _, CreateRequest, EffectExecutor as _, Provider as _, SubmitError,
     fake::{CallKind, FakeWorld, REFUSED_IMAGE, Step},
 };
-use myelin_shape::{LogicalNodeId, NodeAttemptId};
-use myelin_state::{ErrorClass, LeaseMode};
+use myelin_shape::{BootstrapSessionId, LogicalNodeId, NodeAttemptId};
+use myelin_state::{ErrorClass, LeaseMode, NodeManagerCommand};
 
 use crate::support::*;
 
@@ -58,7 +61,9 @@ async fn same_identity_with_another_command_is_refused() {
     let mut rig = Rig::new();
     rig.submit(0, create());
     let other = create_of(spec_of(template("other", "fake")));
-    let refusal = rig.try_submit("worker-0", id(1, 0), other).expect_err("another image");
+    let refusal = rig
+        .try_submit("worker-0", id(1, 0), other)
+        .expect_err("another image");
     assert_snapshot!(refusal, @"operation 1.0 of worker-0 was submitted before with another command");
     assert_snapshot!(rig.outcome().await, @"1.0 created lease-1");
 }
@@ -67,9 +72,13 @@ async fn same_identity_with_another_command_is_refused() {
 async fn operation_past_or_of_another_slot_is_refused() {
     let mut rig = Rig::new();
     rig.perform(1, create()).await;
-    let past = rig.try_submit("worker-0", id(1, 0), create()).expect_err("sequence 1 came");
+    let past = rig
+        .try_submit("worker-0", id(1, 0), create())
+        .expect_err("sequence 1 came");
     assert_snapshot!(past, @"operation 1.0 of worker-0 is past: sequence 1 was submitted already");
-    let foreign = rig.try_submit("worker-1", id(1, 2), create()).expect_err("not its attempt");
+    let foreign = rig
+        .try_submit("worker-1", id(1, 2), create())
+        .expect_err("not its attempt");
     assert_snapshot!(foreign, @"attempt 1 belongs to worker-0, not to worker-1");
 }
 
@@ -97,9 +106,19 @@ async fn operation_nobody_expires_ends_at_its_deadline() {
     rig.world.script(CallKind::Destroy, Step::Ignore);
     let before = rig.now();
     assert_snapshot!(rig.perform(0, create()).await, @"1.0 ambiguous: stopped at its deadline; it may have taken effect");
-    assert_eq!(rig.now().duration_since(before).expect("time passed").as_secs(), TIMEOUT.as_secs());
+    assert_eq!(
+        rig.now()
+            .duration_since(before)
+            .expect("time passed")
+            .as_secs(),
+        TIMEOUT.as_secs()
+    );
     assert_snapshot!(rig.perform(1, destroy(stray_lease())).await, @"1.1 transient: stopped at its deadline");
-    assert_eq!(rig.executor.snapshot().providers[0].n_running, 0, "the calls were stopped");
+    assert_eq!(
+        rig.executor.snapshot().providers[0].n_running,
+        0,
+        "the calls were stopped"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -128,7 +147,11 @@ async fn late_answer_is_adopted_and_never_reported_for_the_expired_operation() {
     rig.no_outcome();
     let again = create_again(CREATE_OR_ADOPT, since);
     assert_snapshot!(rig.perform(1, again).await, @"1.1 created lease-1");
-    assert_eq!(rig.world.n_calls(CallKind::Find), 1, "the provider is asked first");
+    assert_eq!(
+        rig.world.n_calls(CallKind::Find),
+        1,
+        "the provider is asked first"
+    );
     assert_eq!(rig.world.n_calls(CallKind::Create), 1);
 }
 
@@ -158,28 +181,47 @@ async fn late_session_is_adopted() {
     rig.expire(1);
     rig.settle().await;
     assert_snapshot!(rig.outcome().await, @"1.1 ambiguous: stopped at its deadline; it may have taken effect");
-    rig.world.cancel(myelin_shape::BootstrapSessionId(2)).await.expect("the world allows it");
+    rig.world
+        .cancel(BootstrapSessionId(2))
+        .await
+        .expect("the world allows it");
     let again = start_again(rig.lease(), ADOPT_ONLY, Some(rig.now()));
     assert_snapshot!(rig.perform(2, again).await, @"1.2 started 2");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn adoption_waits_for_a_call_that_cannot_be_stopped() {
-    let world = FakeWorld::new();
-    let (blocked, release) = (BlockingProvider::new(world.clone()), ());
-    let () = release;
-    let mut rig = Rig::with([blocked.setup()], world);
+    let mut rig = Rig::new();
+    let (entered, mut enters) = unbounded_channel();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    rig.world.refuse(move |_| {
+        // Blocks the call's thread, inside the provider.
+        entered.send(()).ok();
+        released.recv_timeout(TIMEOUT).ok();
+        None
+    });
     rig.submit(0, create());
-    blocked.entered().await;
+    timeout(TIMEOUT, enters.recv())
+        .await
+        .expect("the call comes")
+        .expect("the world lives");
     rig.expire(0);
     assert_snapshot!(rig.outcome().await, @"1.0 ambiguous: stopped at its deadline; it may have taken effect");
     rig.submit(1, create_again(ADOPT_ONLY, rig.now()));
     rig.settle().await;
     rig.no_outcome();
-    assert_eq!(rig.world.n_calls(CallKind::Find), 0, "nothing is asked while the call runs");
-    blocked.release();
+    let released_at = rig.now();
+    release.send(()).expect("the call waits");
     assert_snapshot!(rig.outcome().await, @"1.1 created lease-1");
-    assert_eq!(rig.world.most_leases_of_a_slot(), 1);
+    let calls = rig.world.calls();
+    assert_eq!(
+        calls.iter().map(|call| call.kind).collect::<Vec<_>>(),
+        [CallKind::Create, CallKind::Find]
+    );
+    assert!(
+        calls[1].at >= released_at,
+        "nothing was asked while the call ran"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -219,9 +261,41 @@ async fn lost_reply_is_adopted_once_the_lease_shows() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn create_lost_after_the_first_window_opens_a_window_of_its_own() {
+    let mut rig = Rig::new();
+    rig.world.set_settle_window(30 * SECOND);
+    let since = rig.now();
+    advance(60 * SECOND).await;
+    rig.world.script(CallKind::Create, Step::LoseReply);
+    assert_snapshot!(rig.perform(0, create_again(CREATE_OR_ADOPT, since)).await, @"1.0 ambiguous: reply lost");
+    advance(5 * SECOND).await;
+    assert_snapshot!(rig.perform(1, create_again(ADOPT_ONLY, since)).await, @"1.1 ambiguous: not found, which proves nothing within 30 s of an unknown outcome");
+    advance(25 * SECOND).await;
+    assert_snapshot!(rig.perform(2, create_again(ADOPT_ONLY, since)).await, @"1.2 created lease-1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn asking_again_within_the_window_does_not_restart_it() {
+    let mut rig = Rig::new();
+    rig.world.set_settle_window(30 * SECOND);
+    let since = rig.now();
+    for sequence in 0..3 {
+        let outcome = rig
+            .perform(sequence, create_again(CREATE_OR_ADOPT, since))
+            .await;
+        assert!(outcome.contains("ambiguous: not found"), "{outcome}");
+        advance(10 * SECOND).await;
+    }
+    assert_snapshot!(rig.perform(3, create_again(CREATE_OR_ADOPT, since)).await, @"1.3 created lease-1");
+}
+
+#[tokio::test(start_paused = true)]
 async fn failed_look_up_leaves_the_outcome_unknown() {
     let mut rig = Rig::new();
-    rig.world.script(CallKind::Find, Step::fail(ErrorClass::Permanent, "forbidden"));
+    rig.world.script(
+        CallKind::Find,
+        Step::fail(ErrorClass::Permanent, "forbidden"),
+    );
     let again = create_again(CREATE_OR_ADOPT, rig.now());
     assert_snapshot!(rig.perform(0, again).await, @"1.0 ambiguous: an earlier outcome is still unknown, and looking failed: permanent: forbidden");
     assert_eq!(rig.world.n_calls(CallKind::Create), 0);
@@ -237,7 +311,8 @@ async fn oldest_of_two_leases_is_adopted_and_the_other_is_surplus() {
     let surplus = rig.executor.snapshot().providers[0].surplus.clone();
     assert_eq!(surplus.into_iter().collect::<Vec<_>>(), [(key(1), 1)]);
     assert_eq!(rig.world.leases().len(), 2, "nothing is destroyed here");
-    rig.executor.forget(&LogicalNodeId::from("worker-0"), NodeAttemptId(1));
+    rig.executor
+        .forget(&LogicalNodeId::from("worker-0"), NodeAttemptId(1));
     assert!(rig.executor.snapshot().providers[0].surplus.is_empty());
 }
 
@@ -249,12 +324,19 @@ async fn lease_with_another_digest_is_never_adopted() {
         template_digest: "another".into(),
         spec: spec(),
     };
-    rig.world.create(&foreign).await.expect("the world allows it");
+    rig.world
+        .create(&foreign)
+        .await
+        .expect("the world allows it");
     let again = create_again(CREATE_OR_ADOPT, rig.now());
     let digest = spec().template.digest();
     let outcome = rig.perform(0, again).await.replace(&digest, "DIGEST");
-    assert_snapshot!(outcome, @"");
-    assert_eq!(rig.world.n_calls(CallKind::Create), 1, "the one of this test");
+    assert_snapshot!(outcome, @"1.0 permanent: lease lease-1 carries the name of attempt 07070707070707070707070707070707.1.worker-0.1 but was made from template another, not DIGEST; it is not adopted");
+    assert_eq!(
+        rig.world.n_calls(CallKind::Create),
+        1,
+        "the one of this test"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -270,7 +352,14 @@ async fn unknown_provider_is_permanent_and_names_the_known_ones() {
     let mut rig = Rig::with([one.setup(), two.setup()], two);
     let elsewhere = create_of(spec_of(template("", "ec2")));
     assert_snapshot!(rig.perform(0, elsewhere).await, @r#"1.0 permanent: there is no provider "ec2"; known: docker, fake"#);
-    rig.try_submit("worker-1", id(2, 0), cancel(1)).expect("it is in order");
+    let unsettled = NodeManagerCommand::CreateLease {
+        spec: spec_of(template("", "ec2")),
+        mode: ADOPT_ONLY,
+        unsettled_since: None,
+    };
+    assert_snapshot!(rig.perform(1, unsettled).await, @r#"1.1 ambiguous: there is no provider "ec2"; known: docker, fake"#);
+    rig.try_submit("worker-1", id(2, 0), cancel(1))
+        .expect("it is in order");
     assert_snapshot!(rig.outcome().await, @"2.0 permanent: it is not known which provider has the session; known: docker, fake");
 }
 
@@ -281,7 +370,10 @@ async fn session_is_ended_at_the_provider_that_started_it() {
     rig.perform(0, create()).await;
     rig.perform(1, start(rig.lease())).await;
     assert_snapshot!(rig.perform(2, cancel(2)).await, @"1.2 BootstrapCancelled");
-    assert_eq!((one.calls().len(), rig.world.n_calls(CallKind::Cancel)), (0, 1));
+    assert_eq!(
+        (one.calls().len(), rig.world.n_calls(CallKind::Cancel)),
+        (0, 1)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -295,7 +387,11 @@ async fn absent_is_success_for_destroy_cancel_and_conclude_whatever_the_wording(
     assert_snapshot!(rig.perform(1, cancel(9)).await, @"1.1 BootstrapCancelled");
     assert_snapshot!(rig.perform(2, conclude(Some(9))).await, @"1.2 ConvergenceRecorded");
     assert_snapshot!(rig.perform(3, conclude(None)).await, @"1.3 ConvergenceRecorded");
-    assert_eq!(rig.world.n_calls(CallKind::Conclude), 1, "without a session there is nothing to call");
+    assert_eq!(
+        rig.world.n_calls(CallKind::Conclude),
+        1,
+        "without a session there is nothing to call"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -324,7 +420,10 @@ async fn absent_session_is_proven_or_made_by_mode() {
     let adopted = start_again(lease.clone(), ADOPT_ONLY, Some(since));
     assert_snapshot!(rig.perform(3, adopted).await, @"1.3 started 2");
     rig.world.set_settle_window(30 * SECOND);
-    rig.world.cancel(myelin_shape::BootstrapSessionId(2)).await.expect("the world allows it");
+    rig.world
+        .cancel(BootstrapSessionId(2))
+        .await
+        .expect("the world allows it");
     let unclear = start_again(lease, ADOPT_ONLY, Some(rig.now()));
     assert_snapshot!(rig.perform(4, unclear).await, @"1.4 ambiguous: not found, which proves nothing within 30 s of an unknown outcome");
 }
@@ -332,7 +431,8 @@ async fn absent_session_is_proven_or_made_by_mode() {
 #[tokio::test(start_paused = true)]
 async fn ambiguous_answer_about_what_may_be_repeated_is_transient() {
     let mut rig = Rig::new();
-    rig.world.script(CallKind::Cancel, Step::fail(ErrorClass::Ambiguous, "reset"));
+    rig.world
+        .script(CallKind::Cancel, Step::fail(ErrorClass::Ambiguous, "reset"));
     assert_snapshot!(rig.perform(0, cancel(9)).await, @"1.0 transient: reset");
 }
 
@@ -350,7 +450,7 @@ async fn newer_operation_of_an_attempt_stops_the_older_and_waits_for_it() {
 #[tokio::test(start_paused = true)]
 async fn agents_of_a_joining_world_join_by_themselves() {
     let mut rig = Rig::new();
-    let (sender, mut joins) = tokio::sync::mpsc::unbounded_channel();
+    let (sender, mut joins) = unbounded_channel();
     rig.world.auto_join(sender, 3 * SECOND);
     rig.perform(0, create()).await;
     rig.perform(1, start(rig.lease())).await;
@@ -364,9 +464,14 @@ async fn shut_down_executor_stops_its_calls_and_takes_nothing() {
     rig.world.script(CallKind::Create, Step::Hang);
     rig.submit(0, create());
     rig.settle().await;
-    assert!(rig.executor.shutdown(Duration::from_secs(5)).await, "all tasks ended");
+    assert!(
+        rig.executor.shutdown(Duration::from_secs(5)).await,
+        "all tasks ended"
+    );
     rig.no_outcome();
-    let refusal = rig.try_submit("worker-0", id(1, 1), create()).expect_err("it is shut down");
+    let refusal = rig
+        .try_submit("worker-0", id(1, 1), create())
+        .expect_err("it is shut down");
     assert_eq!(refusal, SubmitError::Closed);
 }
 
@@ -375,10 +480,15 @@ async fn memory_is_bounded_by_the_attempts_that_were_not_forgotten() {
     let mut rig = Rig::new();
     for attempt in 1..=200_u64 {
         for sequence in 0..20 {
-            rig.try_submit("worker-0", id(attempt, sequence), conclude(None)).expect("in order");
+            rig.try_submit("worker-0", id(attempt, sequence), conclude(None))
+                .expect("in order");
             rig.outcome().await;
         }
-        assert!(rig.executor.snapshot().n_attempts <= 2, "at attempt {attempt}");
+        assert_eq!(
+            rig.executor.snapshot().n_attempts,
+            1,
+            "at attempt {attempt}"
+        );
         let node = LogicalNodeId::from("worker-0");
         rig.executor.forget(&node, NodeAttemptId(attempt));
     }

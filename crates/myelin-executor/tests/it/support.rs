@@ -27,7 +27,7 @@ pub(crate) const CLUSTER: ClusterUid = ClusterUid([7; 16]);
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
 /// How long an operation has, unless a test says otherwise.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
+pub(crate) const TIMEOUT: Duration = Duration::from_mins(2);
 
 pub(crate) struct Rig {
     pub(crate) world: FakeWorld,
@@ -42,12 +42,13 @@ impl Rig {
         Self::with([world.setup()], world)
     }
 
-    pub(crate) fn with(
-        setups: impl IntoIterator<Item = ProviderSetup>,
-        world: FakeWorld,
-    ) -> Self {
+    pub(crate) fn with(setups: impl IntoIterator<Item = ProviderSetup>, world: FakeWorld) -> Self {
         let (sender, results) = unbounded_channel();
-        let options = Options::new(CLUSTER, RunId(1));
+        let options = Options {
+            cluster: CLUSTER,
+            run: RunId(1),
+            clock: world.clock(),
+        };
         Self {
             clock: options.clock.clone(),
             executor: Executor::new(options, setups, sender),
@@ -81,13 +82,16 @@ impl Rig {
     }
 
     pub(crate) fn expire(&self, sequence: u64) {
-        self.executor.expire(&LogicalNodeId::from("worker-0"), id(1, sequence));
+        self.executor
+            .expire(&LogicalNodeId::from("worker-0"), id(1, sequence));
     }
 
     /// Waits for the next outcome, as long as any deadline could matter.
     pub(crate) async fn outcome(&mut self) -> String {
         let received = timeout(Duration::from_hours(24), self.results.recv()).await;
-        let observation = received.expect("an outcome comes").expect("the executor lives");
+        let observation = received
+            .expect("an outcome comes")
+            .expect("the executor lives");
         show(&observation)
     }
 
@@ -134,7 +138,7 @@ pub(crate) fn key(attempt: u64) -> AttemptKey {
 
 pub(crate) fn template(image: &str, provider: &str) -> Arc<NodeTemplate> {
     let mut group = RunNodeGroupSpec::new(RunId(1), "worker", 1, provider);
-    group.shape.image = image.to_owned();
+    image.clone_into(&mut group.shape.image);
     Arc::new(group.template())
 }
 
@@ -224,26 +228,30 @@ pub(crate) fn stray_lease() -> LeaseFacts {
 
 /// Renders what tests compare: the operation and how it ended.
 pub(crate) fn show(observation: &NodeObservation) -> String {
-    match &observation.event {
-        NodeEvent::OperationFinished { operation, outcome } => {
-            format!("{operation} {}", show_outcome(outcome))
-        }
-        other => format!("{} {other:?}", observation.node),
-    }
+    let NodeEvent::OperationFinished { operation, outcome } = &observation.event else {
+        return format!("{observation:?}");
+    };
+    format!("{operation} {}", show_outcome(outcome))
 }
 
 fn show_outcome(outcome: &OperationOutcome) -> String {
     match outcome {
         OperationOutcome::LeaseCreated { lease, connection } => {
-            let connected = if connection.is_some() { ", connected" } else { "" };
+            let connected = if connection.is_some() {
+                ", connected"
+            } else {
+                ""
+            };
             format!("created {}{connected}", lease.lease_id)
         }
         OperationOutcome::BootstrapStarted { session } => format!("started {session}"),
         OperationOutcome::EndpointFound(_) => "endpoint found".to_owned(),
-        OperationOutcome::Failed(error) => match error.class {
-            ErrorClass::RateLimited(after) => format!("rate limited for {after:?}"),
-            _ => error.to_string(),
-        },
+        OperationOutcome::Failed(error) => {
+            if let ErrorClass::RateLimited(after) = error.class {
+                return format!("rate limited for {after:?}");
+            }
+            error.to_string()
+        }
         OperationOutcome::LeaseAbsent
         | OperationOutcome::EndpointNotReady
         | OperationOutcome::BootstrapAbsent
