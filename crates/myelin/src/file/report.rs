@@ -10,6 +10,9 @@ const MAX_SHOWN: usize = 20;
 /// How many problems are kept to be sorted; further ones are only counted.
 const MAX_KEPT: usize = 200;
 
+/// How many characters a message has at most; what people write in a file can be longer than a screen.
+const MAX_MESSAGE: usize = 400;
+
 /// How many characters of a line are shown on each side of the place.
 const MARGIN: usize = 60;
 
@@ -29,7 +32,7 @@ impl Problem {
     pub(super) fn new(span: Span, message: impl Into<String>) -> Self {
         Self {
             span,
-            message: message.into(),
+            message: cut(&message.into()),
             note: None,
             hint: None,
         }
@@ -37,7 +40,7 @@ impl Problem {
 
     /// Adds what to do about it.
     pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.hint = Some(cut(&hint.into()));
         self
     }
 
@@ -256,6 +259,14 @@ impl<'a> Source<'a> {
         );
         written.expect("writing to a string never fails");
         (line, column)
+    }
+}
+
+/// Makes one printable line of bounded length.
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(MAX_MESSAGE) {
+        None => printable(text),
+        Some((end, _)) => printable(&text[..end]) + "…",
     }
 }
 
