@@ -1,0 +1,261 @@
+//! Bootstraps: sessions that are started, adopted, concluded and cancelled.
+
+use std::{fs, path::Path, sync::Arc};
+
+use async_trait::async_trait;
+
+use myelin_api::{JoinFile, JoinToken, WireKey, encode};
+use myelin_executor::{Bootstrap, FoundSession, ProviderError, StartRequest};
+use myelin_shape::{AttemptKey, BootstrapSessionId, ClusterUid, SecretRef};
+use myelin_state::{BootstrapStage, ErrorClass, LeaseFacts};
+
+use crate::{
+    ProcessProvider,
+    blocking::{unblock, within},
+    end::end,
+    proc::Family,
+    provider::guard,
+    session::{Session, SessionRecord, write_private},
+    store::{Place, failed, lease_name},
+    supervise::supervise,
+};
+
+/// A join token given by reference is below this.
+const MAX_TOKEN: usize = 4096;
+
+impl ProcessProvider {
+    /// Takes up the work on every live session of a cluster that nobody works on, after a restart. Returns how many.
+    ///
+    /// # Errors
+    ///
+    /// The root cannot be listed. Sessions whose records cannot be read are skipped.
+    pub async fn resume(&self, cluster: ClusterUid) -> Result<usize, ProviderError> {
+        let store = Arc::clone(&self.store);
+        let (leases, _) = unblock(move || store.all()).await?;
+        let mut n_resumed = 0;
+        for lease in leases.iter().filter(|lease| lease.key.cluster == cluster) {
+            let name = lease_name(&lease.key)?;
+            let _turn = self.turn(&name).await;
+            if let Ok(Some(session)) = self.session_of(&name).await
+                && session.record().await.is_live()
+            {
+                n_resumed += 1;
+            }
+        }
+        Ok(n_resumed)
+    }
+
+    /// Returns the latest session of a lease, and works on it if nobody did and it is not over. Needs the lease's turn.
+    async fn session_of(&self, name: &str) -> Result<Option<Arc<Session>>, ProviderError> {
+        let lease = self.store.path(name);
+        let record = unblock(move || SessionRecord::read(&lease)).await?;
+        let Some(record) = record.filter(|record| record.key.to_string() == name) else {
+            return Ok(None);
+        };
+        let known = guard(&self.sessions).get(&record.session).cloned();
+        Ok(Some(known.unwrap_or_else(|| self.take_up(name, record))))
+    }
+
+    /// Works on a session from now on, unless it failed. Needs the lease's turn.
+    fn take_up(&self, name: &str, record: SessionRecord) -> Arc<Session> {
+        let is_over = record.stage.is_failure();
+        let id = record.session;
+        let session = Arc::new(Session::new(
+            name.into(),
+            self.store.path(name),
+            record,
+            Arc::clone(&self.sink),
+            self.closing.child_token(),
+        ));
+        guard(&self.sessions).insert(id, Arc::clone(&session));
+        if is_over {
+            session.stopped.cancel();
+        } else {
+            let context = Arc::clone(&self.context);
+            tokio::spawn(supervise(context, Arc::clone(&session)));
+        }
+        session
+    }
+
+    /// Returns a session by its id alone: one that is known, or else one that a lease records.
+    async fn session_by_id(&self, id: BootstrapSessionId) -> Option<Arc<Session>> {
+        let known = guard(&self.sessions).get(&id).cloned();
+        if known.is_some() {
+            return known;
+        }
+        let store = Arc::clone(&self.store);
+        let name = unblock(move || {
+            let (leases, _) = store.all().ok()?;
+            let mut names = leases.iter().map(|lease| lease.key.to_string());
+            names.find(|name| {
+                let record = SessionRecord::read(&store.path(name));
+                matches!(record, Ok(Some(record)) if record.session == id)
+            })
+        });
+        let name = name.await?;
+        let _turn = self.turn(&name).await;
+        self.session_of(&name)
+            .await
+            .ok()
+            .flatten()
+            .filter(|session| session.id == id)
+    }
+
+    async fn start_session(
+        &self,
+        request: &StartRequest,
+    ) -> Result<BootstrapSessionId, ProviderError> {
+        let name = lease_name(&request.key)?;
+        let turn = self.turn(&name).await;
+        if !matches!(self.look(&name).await?, Place::Lease(_)) {
+            let message = format!("there is no lease {name}");
+            return Err(ProviderError::new(ErrorClass::AlreadyAbsent, message));
+        }
+        let latest = self.session_of(&name).await?;
+        let mut number = 1;
+        if let Some(latest) = latest {
+            let record = latest.record().await;
+            // One that was concluded has its agent; a second one is not wanted on the same machine.
+            let goes_on = !record.stage.is_failure() && !latest.stopped.is_cancelled();
+            if record.is_live() || goes_on {
+                return Ok(latest.id);
+            }
+            number = record.number + 1;
+        }
+        let join_file = self.join_file(request, &self.store.path(&name))?;
+        let boot = request.spec.template.boot.clone();
+        let record = SessionRecord::new(request.key.clone(), number, boot);
+        let (written, lease) = (record.clone(), self.store.path(&name));
+        let write = move || {
+            let path = lease.join("join.json");
+            write_private(&path, &encode(&join_file))
+                .map_err(|error| failed("cannot write", &path, &error))?;
+            // The turn goes along: whoever drops this call must not let another start read the record before it is there.
+            written.write(&lease).map(|()| turn)
+        };
+        let _turn = unblock(write).await?;
+        Ok(self.take_up(&name, record).id)
+    }
+
+    fn join_file(&self, request: &StartRequest, lease: &Path) -> Result<JoinFile, ProviderError> {
+        let join = request.spec.swarm_join();
+        let ours = &self.context.options.join;
+        Ok(JoinFile {
+            address: join
+                .orch_swactor_addr
+                .unwrap_or_else(|| ours.address.clone()),
+            key: WireKey::from(&request.key),
+            token: match &join.join_token_ref {
+                SecretRef::Cluster => ours.secret.token(&request.key),
+                reference @ (SecretRef::Env(_) | SecretRef::File(_)) => referred(reference)?,
+            },
+            state_dir: lease.join("agent"),
+        })
+    }
+
+    async fn find_session(&self, key: &AttemptKey) -> Result<Option<FoundSession>, ProviderError> {
+        let name = lease_name(key)?;
+        let _turn = self.turn(&name).await;
+        if !matches!(self.look(&name).await?, Place::Lease(_)) {
+            return Ok(None);
+        }
+        let Some(session) = self.session_of(&name).await? else {
+            return Ok(None);
+        };
+        let record = session.record().await;
+        Ok(record.is_live().then_some(FoundSession {
+            session: session.id,
+            stage: record.stage,
+        }))
+    }
+
+    async fn cancel_session(&self, id: BootstrapSessionId) -> Result<(), ProviderError> {
+        let Some(session) = self.session_by_id(id).await else {
+            return Ok(());
+        };
+        let _turn = self.turn(&session.name).await;
+        session.halt().await;
+        let record = session.record().await.clone();
+        let leader = record.leader.as_ref();
+        let leader = leader.and_then(|leader| leader.find(&self.store.boot_id));
+        let ended = end(
+            Family::new(record.marks(), leader),
+            self.context.options.grace,
+        )
+        .await;
+        ended.map_err(|error| ProviderError::new(ErrorClass::Transient, error.to_string()))?;
+        match session.advance(BootstrapStage::Cancelled, None).await {
+            // A lease that was destroyed meanwhile has no record to change.
+            Err(_) if !session.lease.exists() => Ok(()),
+            result => result.map(drop),
+        }
+    }
+
+    async fn conclude_session(&self, id: BootstrapSessionId) -> Result<(), ProviderError> {
+        let Some(session) = self.session_by_id(id).await else {
+            return Ok(());
+        };
+        match session.advance(BootstrapStage::Converged, None).await {
+            Err(_) if !session.lease.exists() => Ok(()),
+            result => result.map(drop),
+        }
+    }
+}
+
+/// Returns a token that is not ours. What goes wrong is named; the token is not.
+fn referred(reference: &SecretRef) -> Result<JoinToken, ProviderError> {
+    let failed = |why: String| {
+        let message = format!("join token {reference} {why}");
+        ProviderError::new(ErrorClass::Permanent, message)
+    };
+    let text = match reference {
+        SecretRef::Cluster => return Err(failed("is derived, not read".into())),
+        SecretRef::Env(name) => std::env::var(name).map_err(|error| failed(error.to_string()))?,
+        SecretRef::File(path) => {
+            fs::read_to_string(path).map_err(|error| failed(format!("cannot be read: {error}")))?
+        }
+    };
+    if text.len() > MAX_TOKEN {
+        return Err(failed("is far too long".into()));
+    }
+    text.trim()
+        .parse()
+        .map_err(|error| failed(format!("{error}")))
+}
+
+#[async_trait]
+impl Bootstrap for ProcessProvider {
+    async fn start(&self, request: &StartRequest) -> Result<BootstrapSessionId, ProviderError> {
+        let deadline = self.context.options.call_deadline;
+        within(deadline, ErrorClass::Ambiguous, self.start_session(request)).await
+    }
+
+    async fn find(
+        &self,
+        key: &AttemptKey,
+        _lease: &LeaseFacts,
+    ) -> Result<Option<FoundSession>, ProviderError> {
+        let deadline = self.context.options.call_deadline;
+        within(deadline, ErrorClass::Transient, self.find_session(key)).await
+    }
+
+    async fn conclude(&self, session: BootstrapSessionId) -> Result<(), ProviderError> {
+        let deadline = self.context.options.call_deadline;
+        within(
+            deadline,
+            ErrorClass::Transient,
+            self.conclude_session(session),
+        )
+        .await
+    }
+
+    async fn cancel(&self, session: BootstrapSessionId) -> Result<(), ProviderError> {
+        let deadline = self.context.options.call_deadline;
+        within(
+            deadline,
+            ErrorClass::Transient,
+            self.cancel_session(session),
+        )
+        .await
+    }
+}

@@ -1,0 +1,184 @@
+//! What `/proc` says about processes: who they are, whose they are, whether they are still there.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    io::{self, Read as _},
+    os::fd::OwnedFd,
+};
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
+
+/// The largest environment that is searched for a mark. The kernel allows some megabytes at most.
+const MAX_ENVIRON: u64 = 16 * 1024 * 1024;
+
+/// A process that can be told from every other, before and after it, also over a reboot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ProcessId {
+    pub(crate) boot_id: String,
+    pub(crate) pid: i32,
+    /// Clock ticks between boot and the start of the process.
+    pub(crate) start_time: u64,
+}
+
+impl ProcessId {
+    /// Returns the identity of a process that exists, as a zombie at least.
+    pub(crate) fn of(boot_id: &str, pid: i32) -> Option<Self> {
+        let stat = Stat::read(pid)?;
+        Some(Self {
+            boot_id: boot_id.into(),
+            pid,
+            start_time: stat.start_time,
+        })
+    }
+
+    /// Returns the running process that this is the identity of.
+    pub(crate) fn find(&self, boot_id: &str) -> Option<Stat> {
+        if self.boot_id != boot_id {
+            return None;
+        }
+        Stat::read(self.pid).filter(|stat| stat.start_time == self.start_time && stat.is_running())
+    }
+}
+
+/// Returns an id that changes with every boot of the host.
+pub(crate) fn boot_id() -> io::Result<String> {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    Ok(text.trim_end().into())
+}
+
+/// The fields of `/proc/PID/stat` that matter here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stat {
+    pub(crate) pid: i32,
+    pub(crate) parent: i32,
+    pub(crate) group: i32,
+    pub(crate) start_time: u64,
+    state: u8,
+}
+
+impl Stat {
+    fn read(pid: i32) -> Option<Self> {
+        let bytes = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        Self::parse(pid, &bytes)
+    }
+
+    /// Parses from the last `)` on: the command's name before it may hold anything.
+    pub(crate) fn parse(pid: i32, bytes: &[u8]) -> Option<Self> {
+        let end = bytes.iter().rposition(|&byte| byte == b')')?;
+        let rest = str::from_utf8(&bytes[end + 1..]).ok()?;
+        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+        // proc(5) counts from 1 and the name is field 2, so field n is at n - 3 here.
+        let field = |number: usize| fields.get(number - 3);
+        Some(Self {
+            pid,
+            state: *field(3)?.as_bytes().first()?,
+            parent: field(4)?.parse().ok()?,
+            group: field(5)?.parse().ok()?,
+            start_time: field(22)?.parse().ok()?,
+        })
+    }
+
+    /// Returns whether it can still do something: a zombie cannot.
+    fn is_running(&self) -> bool {
+        !matches!(self.state, b'Z' | b'X')
+    }
+
+    /// Returns a handle of exactly this process, if it is still there.
+    pub(crate) fn open(&self) -> Option<OwnedFd> {
+        let handle = pidfd_open(Pid::from_raw(self.pid)?, PidfdFlags::empty()).ok()?;
+        // The number may have been given to another process before it was opened, not after.
+        let now = Self::read(self.pid)?;
+        (now.start_time == self.start_time).then_some(handle)
+    }
+
+    /// Sends a signal to exactly this process. One that is gone needs none.
+    pub(crate) fn signal(&self, signals: &[Signal]) {
+        let Some(handle) = self.open() else { return };
+        for &signal in signals {
+            if let Err(error) = pidfd_send_signal(&handle, signal) {
+                tracing::debug!(pid = self.pid, ?signal, %error, "cannot signal");
+            }
+        }
+    }
+}
+
+/// Environment entries, `NAME=value`, that all of the processes in question carry.
+#[derive(Clone, Debug)]
+pub(crate) struct Marks(pub(crate) Vec<String>);
+
+impl Marks {
+    fn are_on(&self, pid: i32) -> bool {
+        let mut environ = Vec::new();
+        let Ok(file) = fs::File::open(format!("/proc/{pid}/environ")) else {
+            return false;
+        };
+        // A process that ends meanwhile has no environment any more.
+        if file.take(MAX_ENVIRON).read_to_end(&mut environ).is_err() {
+            return false;
+        }
+        let entries: BTreeSet<&[u8]> = environ.split(|&byte| byte == 0).collect();
+        self.0.iter().all(|mark| entries.contains(mark.as_bytes()))
+    }
+}
+
+/// Running processes that belong together: by their marks, and by descent from those that were found before.
+///
+/// A process that drops its environment keeps belonging as long as its parent or its group's leader was ever seen to.
+#[derive(Clone, Debug)]
+pub(crate) struct Family {
+    marks: Marks,
+    /// Members seen so far, by number, with their start time.
+    seen: BTreeMap<i32, u64>,
+}
+
+impl Family {
+    pub(crate) fn new(marks: Marks, leaders: impl IntoIterator<Item = Stat>) -> Self {
+        let seen = leaders.into_iter().map(|stat| (stat.pid, stat.start_time));
+        Self {
+            marks,
+            seen: seen.collect(),
+        }
+    }
+
+    /// Returns the members that run now. Never this process.
+    pub(crate) fn running(&mut self) -> io::Result<Vec<Stat>> {
+        let myself = i32::try_from(std::process::id()).expect("process numbers are below 2^22");
+        let everyone = everyone()?;
+        let mut members = BTreeMap::new();
+        for stat in everyone.values().filter(|stat| stat.pid != myself) {
+            if self.seen.get(&stat.pid) == Some(&stat.start_time) || self.marks.are_on(stat.pid) {
+                members.insert(stat.pid, *stat);
+            }
+        }
+        loop {
+            let related = |stat: &&Stat| {
+                let by_descent = members.contains_key(&stat.parent);
+                let by_group = members.contains_key(&stat.group);
+                stat.pid != myself && !members.contains_key(&stat.pid) && (by_descent || by_group)
+            };
+            let found: Vec<Stat> = everyone.values().filter(related).copied().collect();
+            if found.is_empty() {
+                break;
+            }
+            members.extend(found.into_iter().map(|stat| (stat.pid, stat)));
+        }
+        let seen = members.values().map(|stat| (stat.pid, stat.start_time));
+        self.seen.extend(seen);
+        Ok(members.into_values().collect())
+    }
+}
+
+fn everyone() -> io::Result<BTreeMap<i32, Stat>> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        let pid = name.to_str().and_then(|name| name.parse().ok());
+        if let Some(stat) = pid.and_then(Stat::read).filter(Stat::is_running) {
+            found.insert(stat.pid, stat);
+        }
+    }
+    Ok(found)
+}

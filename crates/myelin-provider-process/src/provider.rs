@@ -1,0 +1,328 @@
+//! Leases: directories that are made, found, listed and destroyed.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use async_trait::async_trait;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use myelin_executor::{
+    BootstrapSink, CreateRequest, FoundLease, NewLease, OutputLine, Presence, Provider,
+    ProviderError, ProviderIdentity,
+};
+use myelin_shape::{AttemptKey, BootstrapSessionId, ClusterUid, ProviderKind, ProviderLeaseId};
+use myelin_state::{Connection, ErrorClass, ExecEndpoint, LeaseFacts};
+
+use crate::{
+    Error, Options,
+    blocking::{Asker, unblock, within},
+    end::end,
+    image::Content,
+    proc::{Family, Marks},
+    session::{Session, SessionRecord, followed},
+    store::{LeaseRecord, Place, Store, lease_name, remove},
+    supervise::Context,
+    tail::Tail,
+};
+
+/// The name groups refer to this provider by.
+pub const KIND: &str = "process";
+
+/// Leases directories on this host, and bootstraps agents in them as processes.
+///
+/// Dropping it stops the work on its sessions; what runs on the leases goes on and is adopted by the next provider on
+/// the same root.
+#[derive(Debug)]
+pub struct ProcessProvider {
+    pub(crate) store: Arc<Store>,
+    pub(crate) context: Arc<Context>,
+    pub(crate) sink: Arc<dyn BootstrapSink>,
+    pub(crate) sessions: Mutex<BTreeMap<BootstrapSessionId, Arc<Session>>>,
+    locks: Mutex<BTreeMap<String, Weak<tokio::sync::Mutex<()>>>>,
+    n_foreign: AtomicU64,
+    pub(crate) closing: CancellationToken,
+    _close: DropGuard,
+}
+
+impl ProcessProvider {
+    /// Opens or makes the directory of the leases, and removes what crashes left half made or half destroyed there.
+    ///
+    /// Blocks on file work.
+    ///
+    /// # Errors
+    ///
+    /// The directory cannot be used, or no agent was given.
+    pub fn new(options: Options, sink: Arc<dyn BootstrapSink>) -> Result<Self, Error> {
+        if options.agent_command.is_empty() {
+            return Err(Error::NoAgent);
+        }
+        let store = Store::open(&options.root)?;
+        let closing = CancellationToken::new();
+        let boot_id = store.boot_id.clone();
+        Ok(Self {
+            store: Arc::new(store),
+            context: Arc::new(Context { options, boot_id }),
+            sink,
+            sessions: Mutex::default(),
+            locks: Mutex::default(),
+            n_foreign: AtomicU64::new(0),
+            _close: closing.clone().drop_guard(),
+            closing,
+        })
+    }
+
+    /// Returns how many entries of the root the last listing skipped, since they are no leases.
+    pub fn n_foreign(&self) -> u64 {
+        self.n_foreign.load(Ordering::Relaxed)
+    }
+
+    /// Returns the last lines of each stream of an attempt's latest session, from its files: it works after a restart too.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorClass::AlreadyAbsent`] when there is no lease or no session.
+    pub async fn read_log(
+        &self,
+        key: &AttemptKey,
+        n_lines: usize,
+    ) -> Result<Vec<OutputLine>, ProviderError> {
+        let lease = self.store.path(&lease_name(key)?);
+        let absent = format!("attempt {key} has no session");
+        let read = unblock(move || {
+            let record = SessionRecord::read(&lease)?;
+            let record = record.ok_or(ProviderError::new(ErrorClass::AlreadyAbsent, absent))?;
+            let mut tail = Tail::new(followed(&lease, &record));
+            let mut lines = tail.catch_up(n_lines);
+            lines.extend(tail.finish());
+            Ok(lines)
+        });
+        within(
+            self.context.options.call_deadline,
+            ErrorClass::Transient,
+            read,
+        )
+        .await
+    }
+
+    /// Waits for the turn to change a lease: calls about one lease follow each other.
+    pub(crate) async fn turn(&self, name: &str) -> tokio::sync::OwnedMutexGuard<()> {
+        let lock = {
+            let mut locks = guard(&self.locks);
+            locks.retain(|_, lock| lock.strong_count() > 0);
+            let known = locks.get(name).and_then(Weak::upgrade);
+            known.unwrap_or_else(|| {
+                let lock = Arc::new(tokio::sync::Mutex::new(()));
+                locks.insert(name.into(), Arc::downgrade(&lock));
+                lock
+            })
+        };
+        lock.lock_owned().await
+    }
+
+    pub(crate) fn facts(&self, name: &str) -> LeaseFacts {
+        LeaseFacts {
+            provider: self.kind(),
+            lease_id: ProviderLeaseId::from(name),
+            provider_contract_id: name.into(),
+            offer_id: None,
+            destroy_handle: name.into(),
+            provider_metadata: None,
+            price: None,
+        }
+    }
+
+    fn connection(&self, name: &str) -> Connection {
+        let target = self.store.path(name).to_string_lossy().into_owned();
+        Connection::Exec(ExecEndpoint {
+            target: target.into(),
+        })
+    }
+
+    fn found(&self, record: LeaseRecord) -> FoundLease {
+        let name = record.key.to_string();
+        FoundLease {
+            lease: self.facts(&name),
+            connection: Some(self.connection(&name)),
+            key: record.key,
+            template_digest: record.template_digest,
+            created_at: record.created_at,
+        }
+    }
+
+    pub(crate) async fn look(&self, name: &str) -> Result<Place, ProviderError> {
+        let (store, name) = (Arc::clone(&self.store), name.to_owned());
+        unblock(move || store.look(&name)).await
+    }
+
+    async fn create_lease(&self, request: &CreateRequest) -> Result<NewLease, ProviderError> {
+        let name = lease_name(&request.key)?;
+        let template = Arc::clone(&request.spec.template);
+        let record = LeaseRecord {
+            key: request.key.clone(),
+            template_digest: request.template_digest.to_string(),
+            created_at: SystemTime::now(),
+            image: template.shape.image.clone(),
+            labels: template.shape.provider_labels.clone(),
+        };
+        let turn = self.turn(&name).await;
+        let asker = Asker::new();
+        let (store, wanted) = (Arc::clone(&self.store), asker.wanted());
+        unblock(move || {
+            let _turn = turn;
+            let content = Content::check(&store.root, &template.shape, &template.boot)?;
+            store.create(&wanted, record, &content)
+        })
+        .await?;
+        Ok(NewLease {
+            lease: self.facts(&name),
+            connection: Some(self.connection(&name)),
+        })
+    }
+
+    async fn destroy_lease(&self, name: &str) -> Result<(), ProviderError> {
+        let turn = self.turn(name).await;
+        let place = self.look(name).await?;
+        if let Place::Foreign(why) = place {
+            let message = format!("{name} is no lease of ours, and is left alone: {why}");
+            return Err(ProviderError::new(ErrorClass::Permanent, message));
+        }
+        self.halt_sessions(name).await;
+        self.end_processes(name).await?;
+        let (store, retired) = (Arc::clone(&self.store), name.to_owned());
+        let (_turn, gone) = unblock(move || (turn, store.retire(&retired))).await;
+        let gone = gone?;
+        // Between the last look and the rename, somebody else may have started something.
+        self.end_processes(name).await?;
+        guard(&self.sessions).retain(|_, session| session.name != name);
+        if let Some(gone) = gone {
+            // The lease is gone whatever becomes of its files; what stays is swept at the next start.
+            if let Err(error) = unblock(move || remove(&gone)).await {
+                tracing::warn!(lease = name, %error, "cannot remove the files of a destroyed lease");
+            }
+        }
+        Ok(())
+    }
+
+    async fn halt_sessions(&self, name: &str) {
+        let sessions: Vec<_> = guard(&self.sessions).values().cloned().collect();
+        for session in sessions.iter().filter(|session| session.name == name) {
+            session.halt().await;
+        }
+    }
+
+    async fn end_processes(&self, name: &str) -> Result<(), ProviderError> {
+        let (store, name) = (Arc::clone(&self.store), name.to_owned());
+        let family = unblock(move || family(&store, &name)).await;
+        let ended = end(family, self.context.options.grace).await;
+        ended.map_err(|error| ProviderError::new(ErrorClass::Transient, error.to_string()))
+    }
+
+    fn check_handle(lease: &LeaseFacts) -> Result<&str, ProviderError> {
+        let handle = lease.destroy_handle.as_str();
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
+        if lease.provider.as_str() != KIND {
+            let message = format!("a lease of {} is none of ours", lease.provider);
+            return Err(ProviderError::new(ErrorClass::Permanent, message));
+        }
+        if handle.is_empty() || handle.starts_with('.') || !handle.chars().all(plain) {
+            let message = format!("{handle:?} is no handle of ours");
+            return Err(ProviderError::new(ErrorClass::Permanent, message));
+        }
+        Ok(handle)
+    }
+
+    fn deadlines(&self) -> (Duration, Duration) {
+        let short = self.context.options.call_deadline;
+        (short, short.saturating_mul(10))
+    }
+}
+
+/// Locks bookkeeping that is whole at every await, and so also after a panic.
+pub(crate) fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the processes of a lease: those that carry its mark, and its leader's group.
+fn family(store: &Store, name: &str) -> Family {
+    let record = SessionRecord::read(&store.path(name)).ok().flatten();
+    let leader = record.and_then(|record| record.leader?.find(&store.boot_id));
+    Family::new(Marks(vec![format!("MYELIN_LEASE={name}")]), leader)
+}
+
+#[async_trait]
+impl Provider for ProcessProvider {
+    fn kind(&self) -> ProviderKind {
+        ProviderKind::from(KIND)
+    }
+
+    fn settle_window(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    async fn identity(&self) -> Result<ProviderIdentity, ProviderError> {
+        let Store { boot_id, root, .. } = &*self.store;
+        Ok(ProviderIdentity(format!("{boot_id}:{}", root.display())))
+    }
+
+    async fn create(&self, request: &CreateRequest) -> Result<NewLease, ProviderError> {
+        let (_, long) = self.deadlines();
+        within(long, ErrorClass::Ambiguous, self.create_lease(request)).await
+    }
+
+    async fn find(&self, key: &AttemptKey) -> Result<Vec<FoundLease>, ProviderError> {
+        let name = lease_name(key)?;
+        let (short, _) = self.deadlines();
+        Ok(
+            match within(short, ErrorClass::Transient, self.look(&name)).await? {
+                Place::Lease(record) => vec![self.found(*record)],
+                Place::Empty | Place::Foreign(_) => Vec::new(),
+            },
+        )
+    }
+
+    async fn endpoint(&self, lease: &LeaseFacts) -> Result<Option<Connection>, ProviderError> {
+        let name = Self::check_handle(lease)?;
+        let (short, _) = self.deadlines();
+        match within(short, ErrorClass::Transient, self.look(name)).await? {
+            Place::Lease(_) => Ok(Some(self.connection(name))),
+            Place::Empty | Place::Foreign(_) => {
+                let message = format!("there is no lease {name}");
+                Err(ProviderError::new(ErrorClass::AlreadyAbsent, message))
+            }
+        }
+    }
+
+    async fn presence(&self, lease: &LeaseFacts) -> Result<Presence, ProviderError> {
+        let name = Self::check_handle(lease)?;
+        let (short, _) = self.deadlines();
+        let place = within(short, ErrorClass::Transient, self.look(name)).await?;
+        Ok(match place {
+            Place::Lease(_) => Presence::Present,
+            Place::Empty | Place::Foreign(_) => Presence::Absent,
+        })
+    }
+
+    async fn destroy(&self, lease: &LeaseFacts) -> Result<(), ProviderError> {
+        let name = Self::check_handle(lease)?;
+        let (_, long) = self.deadlines();
+        within(long, ErrorClass::Transient, self.destroy_lease(name)).await
+    }
+
+    async fn list(&self, cluster: ClusterUid) -> Result<Vec<FoundLease>, ProviderError> {
+        let (short, _) = self.deadlines();
+        let store = Arc::clone(&self.store);
+        let listed = within(short, ErrorClass::Transient, unblock(move || store.all())).await?;
+        let (records, n_foreign) = listed;
+        self.n_foreign.store(n_foreign, Ordering::Relaxed);
+        let ours = records
+            .into_iter()
+            .filter(|record| record.key.cluster == cluster);
+        Ok(ours.map(|record| self.found(record)).collect())
+    }
+}

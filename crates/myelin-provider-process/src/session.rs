@@ -1,0 +1,244 @@
+//! A bootstrap session: its record on disk, and whoever works on it now.
+
+use std::{
+    fs,
+    io::{self, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::SystemTime,
+};
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio_util::sync::CancellationToken;
+
+use myelin_executor::{BootstrapSink, BootstrapUpdate, OutputLine, OutputStream, ProviderError};
+use myelin_shape::{AttemptKey, BootSpec, BootstrapSessionId};
+use myelin_state::BootstrapStage;
+
+use crate::{
+    blocking::unblock,
+    proc::{Marks, ProcessId},
+    store::{failed, read_record, write_record},
+};
+
+/// What a session is, in `session.json` of its lease. Written before anything is started.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SessionRecord {
+    pub(crate) session: BootstrapSessionId,
+    /// Position among the sessions of the lease, from 1.
+    pub(crate) number: u32,
+    pub(crate) key: AttemptKey,
+    pub(crate) started_at: SystemTime,
+    pub(crate) boot: BootSpec,
+    pub(crate) stage: BootstrapStage,
+    /// Position of `stage` in the session's stream of stages.
+    pub(crate) sequence: u64,
+    pub(crate) message: Option<String>,
+    /// The process that the start command became.
+    pub(crate) leader: Option<ProcessId>,
+}
+
+impl SessionRecord {
+    pub(crate) fn new(key: AttemptKey, number: u32, boot: BootSpec) -> Self {
+        Self {
+            session: session_id(&key, number),
+            number,
+            key,
+            started_at: SystemTime::now(),
+            boot,
+            stage: BootstrapStage::Created,
+            sequence: 1,
+            message: None,
+            leader: None,
+        }
+    }
+
+    /// Returns the record of a lease's latest session. A lease without one is none; a damaged record is an error.
+    pub(crate) fn read(lease: &Path) -> Result<Option<Self>, ProviderError> {
+        let path = lease.join("session.json");
+        match read_record(&path) {
+            Ok(record) => Ok(Some(record)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed("cannot read", &path, &error)),
+        }
+    }
+
+    pub(crate) fn write(&self, lease: &Path) -> Result<(), ProviderError> {
+        let path = lease.join("session.json");
+        write_record(&path, self).map_err(|error| failed("cannot write", &path, &error))
+    }
+
+    pub(crate) fn is_live(&self) -> bool {
+        !self.stage.is_terminal()
+    }
+
+    /// Returns what every process of the session carries.
+    pub(crate) fn marks(&self) -> Marks {
+        let Self { key, session, .. } = self;
+        Marks(vec![
+            format!("MYELIN_LEASE={key}"),
+            format!("MYELIN_SESSION={session}"),
+        ])
+    }
+}
+
+/// Returns an id that no other session of any attempt has, short enough to be exact as a JSON number everywhere.
+fn session_id(key: &AttemptKey, number: u32) -> BootstrapSessionId {
+    let digest = blake3::hash(format!("{key} session {number}").as_bytes());
+    let bytes: [u8; 8] = digest.as_bytes()[..8]
+        .try_into()
+        .expect("a digest has 32 bytes");
+    BootstrapSessionId(u64::from_be_bytes(bytes) >> 11)
+}
+
+/// A session that this provider works on, or worked on.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) id: BootstrapSessionId,
+    pub(crate) key: AttemptKey,
+    /// The lease's name and directory.
+    pub(crate) name: String,
+    pub(crate) lease: PathBuf,
+    record: Arc<Mutex<SessionRecord>>,
+    sink: Arc<dyn BootstrapSink>,
+    /// Stops the work on the session; what runs on the lease goes on.
+    pub(crate) stop: CancellationToken,
+    /// Says that nobody works on it any more.
+    pub(crate) stopped: CancellationToken,
+}
+
+impl Session {
+    pub(crate) fn new(
+        name: String,
+        lease: PathBuf,
+        record: SessionRecord,
+        sink: Arc<dyn BootstrapSink>,
+        stop: CancellationToken,
+    ) -> Self {
+        Self {
+            id: record.session,
+            key: record.key.clone(),
+            name,
+            lease,
+            record: Arc::new(Mutex::new(record)),
+            sink,
+            stop,
+            stopped: CancellationToken::new(),
+        }
+    }
+
+    pub(crate) async fn record(&self) -> OwnedMutexGuard<SessionRecord> {
+        Arc::clone(&self.record).lock_owned().await
+    }
+
+    /// Reports the stage as it is recorded; whoever knows it already ignores the repeat.
+    pub(crate) async fn report_stage(&self) {
+        let record = self.record().await;
+        self.sink.report(&self.key, self.id, stage_update(&record));
+    }
+
+    /// Records a later stage, then reports it. Returns whether the session was not over and this was later.
+    pub(crate) async fn advance(
+        &self,
+        stage: BootstrapStage,
+        message: Option<String>,
+    ) -> Result<bool, ProviderError> {
+        let record = self.record().await;
+        if !record.is_live() || stage <= record.stage {
+            return Ok(false);
+        }
+        let next = SessionRecord {
+            stage,
+            sequence: record.sequence + 1,
+            message,
+            ..record.clone()
+        };
+        let record = self.store(record, next).await?;
+        self.sink.report(&self.key, self.id, stage_update(&record));
+        Ok(true)
+    }
+
+    /// Records the process that the start command became.
+    pub(crate) async fn lead(&self, leader: ProcessId) -> Result<(), ProviderError> {
+        let record = self.record().await;
+        let next = SessionRecord {
+            leader: Some(leader),
+            ..record.clone()
+        };
+        self.store(record, next).await.map(drop)
+    }
+
+    /// Replaces the record. Whoever drops this call leaves the record locked until it is written: a late write must
+    /// never replace a newer one.
+    async fn store(
+        &self,
+        mut record: OwnedMutexGuard<SessionRecord>,
+        next: SessionRecord,
+    ) -> Result<OwnedMutexGuard<SessionRecord>, ProviderError> {
+        let lease = self.lease.clone();
+        let write = move || {
+            next.write(&lease)?;
+            *record = next;
+            Ok(record)
+        };
+        unblock(write).await
+    }
+
+    pub(crate) fn report_output(&self, lines: Vec<OutputLine>) {
+        for line in lines {
+            self.sink
+                .report(&self.key, self.id, BootstrapUpdate::Output(line));
+        }
+    }
+
+    /// Stops the work on the session and waits until it has.
+    pub(crate) async fn halt(&self) {
+        self.stop.cancel();
+        self.stopped.cancelled().await;
+    }
+}
+
+fn stage_update(record: &SessionRecord) -> BootstrapUpdate {
+    BootstrapUpdate::Stage {
+        sequence: record.sequence,
+        stage: record.stage,
+        message: record.message.clone(),
+    }
+}
+
+/// Returns where the output of a lease's session goes.
+pub(crate) fn output_path(lease: &Path, number: u32, stream: OutputStream) -> PathBuf {
+    let name = match stream {
+        OutputStream::Stdout => "stdout",
+        OutputStream::Stderr => "stderr",
+    };
+    lease.join(format!("{name}.{number}.log"))
+}
+
+/// Returns the files of a session that are followed.
+pub(crate) fn followed(lease: &Path, record: &SessionRecord) -> Vec<(OutputStream, PathBuf)> {
+    use OutputStream::{Stderr, Stdout};
+    let sources = [
+        (Stdout, &record.boot.stdout_sources),
+        (Stderr, &record.boot.stderr_sources),
+    ];
+    let mut files: Vec<_> = [Stdout, Stderr]
+        .map(|stream| (stream, output_path(lease, record.number, stream)))
+        .into();
+    for (stream, paths) in sources {
+        files.extend(paths.iter().map(|path| (stream, lease.join(path))));
+    }
+    files
+}
+
+/// Writes a file that only its owner can read.
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let beside = path.with_extension("new");
+    let mut options = fs::OpenOptions::new();
+    let opened = options.write(true).create(true).truncate(true).mode(0o600);
+    opened.open(&beside)?.write_all(bytes)?;
+    fs::rename(&beside, path)
+}

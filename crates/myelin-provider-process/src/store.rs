@@ -1,0 +1,334 @@
+//! Leases as directories. All of this blocks.
+//!
+//! A lease appears whole, by a rename, and disappears whole, by a rename: names that begin with a dot are on their way.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, DirBuilder, File, OpenOptions, Permissions},
+    io::{self, Read as _, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+    time::SystemTime,
+};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use myelin_executor::ProviderError;
+use myelin_shape::{AttemptKey, check_id};
+use myelin_state::ErrorClass;
+
+use crate::{
+    Error,
+    blocking::Wanted,
+    image::Content,
+    proc::{ProcessId, boot_id},
+};
+
+/// Our records are far smaller; more is something else.
+const MAX_RECORD: u64 = 4 * 1024 * 1024;
+
+/// What a lease says about itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LeaseRecord {
+    pub(crate) key: AttemptKey,
+    pub(crate) template_digest: String,
+    pub(crate) created_at: SystemTime,
+    pub(crate) image: String,
+    pub(crate) labels: BTreeMap<String, String>,
+}
+
+/// What is at a lease's place.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Place {
+    Empty,
+    Lease(Box<LeaseRecord>),
+    /// Something that is not ours.
+    Foreign(String),
+}
+
+/// The directory of all leases.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) root: PathBuf,
+    pub(crate) boot_id: String,
+    /// Distinguishes what this process has on its way.
+    n_made: AtomicU64,
+}
+
+/// Returns the error of a file operation, classified.
+pub(crate) fn failed(what: &str, path: &Path, error: &io::Error) -> ProviderError {
+    use io::ErrorKind::{QuotaExceeded, StorageFull};
+    let class = if matches!(error.kind(), StorageFull | QuotaExceeded) {
+        ErrorClass::NoCapacity
+    } else {
+        ErrorClass::Transient
+    };
+    ProviderError::new(class, format!("{what} {}: {error}", path.display()))
+}
+
+/// Returns the name of an attempt's lease: its directory, its handle, and the mark on its processes.
+pub(crate) fn lease_name(key: &AttemptKey) -> Result<String, ProviderError> {
+    let node = key.node.as_str();
+    // A slot is a group's id and an index, so it may be longer than an id.
+    let (head, tail) = node.split_at(node.floor_char_boundary(63));
+    let is_safe = check_id(head).is_ok() || head.ends_with('-');
+    if !is_safe || !tail.chars().all(|c| c == '-' || c.is_ascii_digit()) || node.len() > 80 {
+        let message = format!("node {node:?} cannot name a directory");
+        return Err(ProviderError::new(ErrorClass::Permanent, message));
+    }
+    Ok(key.to_string())
+}
+
+impl Store {
+    pub(crate) fn open(root: &Path) -> Result<Self, Error> {
+        let at = |source| Error::Root {
+            path: root.to_path_buf(),
+            source,
+        };
+        let mut directory = DirBuilder::new();
+        directory
+            .recursive(true)
+            .mode(0o700)
+            .create(root)
+            .map_err(at)?;
+        let store = Self {
+            root: root.canonicalize().map_err(at)?,
+            boot_id: boot_id().map_err(Error::BootId)?,
+            n_made: AtomicU64::new(0),
+        };
+        store.sweep().map_err(at)?;
+        Ok(store)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    /// Returns a path for something on its way, which tells whose it is.
+    fn on_its_way(&self, prefix: &str, name: &str) -> PathBuf {
+        let pid = std::process::id();
+        let myself = i32::try_from(pid).ok();
+        let start = myself.and_then(|pid| ProcessId::of(&self.boot_id, pid));
+        let start = start.map_or(0, |myself| myself.start_time);
+        let number = self.n_made.fetch_add(1, Ordering::Relaxed);
+        self.root
+            .join(format!(".{prefix}-{pid}-{start}-{number}-{name}"))
+    }
+
+    /// Removes what processes that are gone had on its way.
+    fn sweep(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.root)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if name.to_str().is_some_and(|name| self.is_stale(name)) {
+                // It is tried again at the next start.
+                let _ = remove(&entry.path());
+            }
+        }
+        Ok(())
+    }
+
+    fn is_stale(&self, name: &str) -> bool {
+        let mut parts = name.split('-');
+        if !matches!(parts.next(), Some(".new" | ".gone")) {
+            return false;
+        }
+        let pid = parts.next().and_then(|pid| pid.parse().ok());
+        let start_time = parts.next().and_then(|start| start.parse().ok());
+        let (Some(pid), Some(start_time)) = (pid, start_time) else {
+            return false;
+        };
+        let boot_id = self.boot_id.clone();
+        let owner = ProcessId {
+            boot_id,
+            pid,
+            start_time,
+        };
+        owner.find(&self.boot_id).is_none()
+    }
+
+    /// Returns what is at a lease's place. A name alone proves nothing: the record must say the same.
+    pub(crate) fn look(&self, name: &str) -> Result<Place, ProviderError> {
+        let path = self.path(name);
+        match fs::symlink_metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Place::Empty),
+            Err(error) => return Err(failed("cannot look at", &path, &error)),
+            Ok(_) => {}
+        }
+        let record = path.join("lease.json");
+        match read_record::<LeaseRecord>(&record) {
+            Ok(record) if record.key.to_string() == name => Ok(Place::Lease(Box::new(record))),
+            Ok(record) => Ok(Place::Foreign(format!("it says it is {}", record.key))),
+            // It may have been destroyed between the two looks.
+            Err(_) if !path.exists() => Ok(Place::Empty),
+            Err(error) => Ok(Place::Foreign(error.to_string())),
+        }
+    }
+
+    /// Returns every lease, oldest first, and how many entries are none.
+    pub(crate) fn all(&self) -> Result<(Vec<LeaseRecord>, u64), ProviderError> {
+        let at = |error: io::Error| failed("cannot list", &self.root, &error);
+        let (mut leases, mut n_foreign) = (Vec::new(), 0);
+        for entry in fs::read_dir(&self.root).map_err(at)? {
+            let name = entry.map_err(at)?.file_name();
+            let name = name.to_string_lossy();
+            if name.starts_with('.') {
+                continue;
+            }
+            match self.look(&name)? {
+                Place::Lease(record) => leases.push(*record),
+                Place::Foreign(_) => n_foreign += 1,
+                Place::Empty => {}
+            }
+        }
+        leases.sort_by(|a, b| (a.created_at, &a.key).cmp(&(b.created_at, &b.key)));
+        Ok((leases, n_foreign))
+    }
+
+    /// Makes a lease, or returns the one that is there.
+    pub(crate) fn create(
+        &self,
+        wanted: &Wanted,
+        record: LeaseRecord,
+        content: &Content,
+    ) -> Result<LeaseRecord, ProviderError> {
+        let name = lease_name(&record.key)?;
+        if let Some(existing) = self.existing(&name, &record)? {
+            return Ok(existing);
+        }
+        let new = self.on_its_way("new", &name);
+        let made = make(&new, &record, content, wanted);
+        let made = made.and_then(|()| self.publish(&new, &name));
+        if made != Ok(true) {
+            // What stays is swept at a later start.
+            let _ = remove(&new);
+        }
+        if made? {
+            return Ok(record);
+        }
+        self.existing(&name, &record)?.ok_or_else(|| {
+            let message = format!("lease {name} was destroyed while it was created");
+            ProviderError::new(ErrorClass::Transient, message)
+        })
+    }
+
+    fn existing(
+        &self,
+        name: &str,
+        wanted: &LeaseRecord,
+    ) -> Result<Option<LeaseRecord>, ProviderError> {
+        let permanent = |message| Err(ProviderError::new(ErrorClass::Permanent, message));
+        match self.look(name)? {
+            Place::Empty => Ok(None),
+            Place::Foreign(why) => permanent(format!("{name} is taken by no lease of ours: {why}")),
+            Place::Lease(record) if record.template_digest != wanted.template_digest => {
+                let other = &record.template_digest;
+                permanent(format!(
+                    "lease {name} was made from another template, {other}"
+                ))
+            }
+            Place::Lease(record) => Ok(Some(*record)),
+        }
+    }
+
+    /// Puts a whole lease in its place. Returns whether the place was free.
+    fn publish(&self, new: &Path, name: &str) -> Result<bool, ProviderError> {
+        let path = self.path(name);
+        match fs::rename(new, &path) {
+            Ok(()) => {
+                let root = File::open(&self.root);
+                root.and_then(|root| root.sync_all())
+                    .map_err(|error| failed("cannot sync", &self.root, &error))?;
+                Ok(true)
+            }
+            Err(error) if is_taken(&error) => Ok(false),
+            Err(error) => Err(failed("cannot make", &path, &error)),
+        }
+    }
+
+    /// Takes a lease from its place; `None` when none is there. What is returned waits for [`remove`].
+    pub(crate) fn retire(&self, name: &str) -> Result<Option<PathBuf>, ProviderError> {
+        let (path, gone) = (self.path(name), self.on_its_way("gone", name));
+        match fs::rename(&path, &gone) {
+            Ok(()) => Ok(Some(gone)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed("cannot retire", &path, &error)),
+        }
+    }
+}
+
+fn make(
+    new: &Path,
+    record: &LeaseRecord,
+    content: &Content,
+    wanted: &Wanted,
+) -> Result<(), ProviderError> {
+    let at = |error: io::Error| failed("cannot make", new, &error);
+    DirBuilder::new().mode(0o700).create(new).map_err(at)?;
+    content.fill(new, wanted)?;
+    write_record(&new.join("lease.json"), record).map_err(at)?;
+    if wanted.still() {
+        Ok(())
+    } else {
+        Err(ProviderError::new(ErrorClass::Transient, "given up"))
+    }
+}
+
+fn is_taken(error: &io::Error) -> bool {
+    use io::ErrorKind::{AlreadyExists, DirectoryNotEmpty, NotADirectory};
+    matches!(
+        error.kind(),
+        AlreadyExists | DirectoryNotEmpty | NotADirectory
+    )
+}
+
+/// Removes a directory, also one whose owner took its permissions away.
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            permit(path)?;
+            fs::remove_dir_all(path)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+fn permit(directory: &Path) -> io::Result<()> {
+    fs::set_permissions(directory, Permissions::from_mode(0o700))?;
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            permit(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads a record of ours.
+pub(crate) fn read_record<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
+    let mut bytes = Vec::new();
+    let mut options = OpenOptions::new();
+    // Opening something else than a file must not wait for it.
+    let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let file = options.read(true).custom_flags(flags).open(path)?;
+    file.take(MAX_RECORD).read_to_end(&mut bytes)?;
+    serde_json::from_slice(&bytes).map_err(Into::into)
+}
+
+/// Writes a record so that a crash leaves the one before or this one. Only its owner can read it.
+pub(crate) fn write_record<T: Serialize>(path: &Path, record: &T) -> io::Result<()> {
+    let beside = path.with_extension("new");
+    let mut options = OpenOptions::new();
+    let mut file = options
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&beside)?;
+    file.write_all(&serde_json::to_vec(record)?)?;
+    file.sync_data()?;
+    fs::rename(&beside, path)
+}

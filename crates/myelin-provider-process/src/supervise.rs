@@ -1,0 +1,239 @@
+//! The work on one session: from its record to a joined agent, or to a failure that says why.
+
+use std::{fs, process::ExitStatus, sync::Arc, time::Duration};
+
+use tokio::{
+    process::Child,
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use myelin_executor::{OutputStream, ProviderError};
+use myelin_state::{BootstrapStage, ErrorClass};
+
+use crate::{
+    Options,
+    blocking::unblock,
+    command,
+    end::end,
+    proc::{Family, Marks, ProcessId},
+    session::{Session, followed, output_path},
+    tail::{CATCH_UP, Tail, last_line},
+};
+
+/// Pauses between two looks at what an ended start command left running. A look costs a walk over `/proc`.
+const LOOKS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
+
+/// How often a process that is not our child is looked at: one small read in `/proc`.
+const ADOPTED_LOOK: Duration = Duration::from_millis(250);
+
+/// Pauses between two looks at files: short while something comes, long while nothing does.
+const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
+
+/// What the work needs besides the session.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) options: Options,
+    pub(crate) boot_id: String,
+}
+
+/// Works on a session until it is over, or until it is told to stop.
+pub(crate) async fn supervise(context: Arc<Context>, session: Arc<Session>) {
+    let _stopped = session.stopped.clone().drop_guard();
+    let over = CancellationToken::new();
+    let work = async {
+        let driven = drive(&context, &session).await;
+        over.cancel();
+        driven
+    };
+    let work = async { tokio::join!(work, follow(&session, &over)).0 };
+    tokio::select! {
+        () = session.stop.cancelled() => {}
+        worked = work => if let Err(error) = worked {
+            // Without its directory a lease is gone, and so is its session.
+            tracing::warn!(key = %session.key, %error, "bootstrap is not supervised any more");
+        }
+    }
+}
+
+/// Why a bootstrap ends without a node.
+struct Failure {
+    stage: BootstrapStage,
+    message: String,
+}
+
+async fn drive(context: &Context, session: &Session) -> Result<(), ProviderError> {
+    session.report_stage().await;
+    let leader = session.record().await.leader.clone();
+    let ended = match leader {
+        Some(leader) => adopt(context, session, &leader).await,
+        None => bring_up(context, session).await?,
+    };
+    if let Err(Failure { stage, message }) = ended {
+        session.advance(stage, Some(message)).await?;
+    }
+    Ok(())
+}
+
+/// Waits for a process that an earlier supervisor started.
+async fn adopt(context: &Context, session: &Session, leader: &ProcessId) -> Result<(), Failure> {
+    while leader.find(&context.boot_id).is_some() {
+        sleep(ADOPTED_LOOK).await;
+    }
+    ended(session, None).await
+}
+
+async fn bring_up(
+    context: &Context,
+    session: &Session,
+) -> Result<Result<(), Failure>, ProviderError> {
+    use BootstrapStage::{
+        BootChecking, SshConnecting, SshReady, SwactorStarting, WaitingForSwactorJoin,
+    };
+    // What an earlier session, or an earlier supervisor of this one, left running.
+    let marks = Marks(vec![format!("MYELIN_LEASE={}", session.name)]);
+    let cleared = end(Family::new(marks, []), context.options.grace).await;
+    cleared.map_err(|error| ProviderError::new(ErrorClass::Transient, error.to_string()))?;
+    session.advance(SshConnecting, None).await?;
+    session.advance(SshReady, None).await?;
+    let boot = session.record().await.boot.clone();
+    if !boot.verify_commands.is_empty() {
+        session.advance(BootChecking, None).await?;
+    }
+    for command in &boot.verify_commands {
+        if let Err(failure) = check(context, session, command).await {
+            return Ok(Err(failure));
+        }
+    }
+    session.advance(SwactorStarting, None).await?;
+    let record = session.record().await.clone();
+    let mut child = match command::start(&context.options, &session.lease, &record) {
+        Ok(child) => child,
+        Err(error) => {
+            return Ok(Err(Failure {
+                stage: BootstrapStage::StartFailed,
+                message: format!("cannot start the agent: {error}"),
+            }));
+        }
+    };
+    if let Some(leader) = identity(context, &child) {
+        session.lead(leader).await?;
+    }
+    session.advance(WaitingForSwactorJoin, None).await?;
+    let status = child.wait().await.ok();
+    Ok(ended(session, status).await)
+}
+
+fn identity(context: &Context, child: &Child) -> Option<ProcessId> {
+    let pid = i32::try_from(child.id()?).ok()?;
+    ProcessId::of(&context.boot_id, pid)
+}
+
+/// Runs one verify command.
+async fn check(context: &Context, session: &Session, text: &str) -> Result<(), Failure> {
+    let failure = |what: String| Failure {
+        stage: BootstrapStage::BootCheckFailed,
+        message: format!("`{text}` {what}"),
+    };
+    let record = session.record().await.clone();
+    let stderr = output_path(&session.lease, record.number, OutputStream::Stderr);
+    let since = fs::metadata(&stderr).map_or(0, |stderr| stderr.len());
+    let spawned = command::verify(&context.options, &session.lease, &record, text);
+    let mut child = spawned.map_err(|error| failure(format!("cannot be run: {error}")))?;
+    let deadline = context.options.verify_deadline;
+    let Ok(waited) = timeout(deadline, child.wait()).await else {
+        // Killing nothing but the shell would leave what it waits for.
+        let family = Family::new(record.marks(), []);
+        if let Err(error) = end(family, context.options.grace).await {
+            tracing::warn!(key = %session.key, %error, "verify command goes on");
+        }
+        return Err(failure(format!("did not end within {deadline:?}")));
+    };
+    match waited {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => {
+            let said = last_line(&stderr, since);
+            Err(failure(format!("{}{}", describe(status), quote(said))))
+        }
+        Err(error) => Err(failure(format!("cannot be waited for: {error}"))),
+    }
+}
+
+fn describe(status: ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt as _;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exited with status {code}"),
+        (None, Some(signal)) => format!("was ended by signal {signal}"),
+        (None, None) => "ended".into(),
+    }
+}
+
+fn quote(said: Option<String>) -> String {
+    said.map(|said| format!(": {said}")).unwrap_or_default()
+}
+
+/// What the end of the start command means. One that exits with 0 may have left the agent running.
+async fn ended(session: &Session, status: Option<ExitStatus>) -> Result<(), Failure> {
+    if status.is_none_or(|status| status.success()) {
+        let marks = session.record().await.marks();
+        let [mut pause, longest] = LOOKS;
+        while any(marks.clone()).await {
+            sleep(pause).await;
+            pause = (pause * 2).min(longest);
+        }
+    }
+    let record = session.record().await.clone();
+    let lease = &session.lease;
+    let said = [OutputStream::Stderr, OutputStream::Stdout];
+    let said = said.map(|stream| last_line(&output_path(lease, record.number, stream), 0));
+    let said = quote(said.into_iter().flatten().next());
+    let how = status.map_or_else(|| "ended".into(), describe);
+    Err(Failure {
+        stage: BootstrapStage::SwactorJoinFailed,
+        message: format!("agent {how} before it joined{said}"),
+    })
+}
+
+async fn any(marks: Marks) -> bool {
+    let running = unblock(move || Family::new(marks, []).running()).await;
+    running.is_ok_and(|running| !running.is_empty())
+}
+
+/// Reports output until the session is over and all of it is read.
+async fn follow(session: &Session, over: &CancellationToken) {
+    let files = followed(&session.lease, &*session.record().await);
+    let mut tail = Tail::new(files);
+    let [shortest, longest] = PAUSES;
+    let mut pause = shortest;
+    let mut is_first = true;
+    loop {
+        let was_over = over.is_cancelled();
+        let (next, lines) = unblock(move || {
+            let lines = if is_first {
+                tail.catch_up(CATCH_UP)
+            } else {
+                tail.poll()
+            };
+            (tail, lines)
+        })
+        .await;
+        tail = next;
+        is_first = false;
+        pause = if lines.is_empty() {
+            (pause * 2).min(longest)
+        } else {
+            shortest
+        };
+        let all_read = lines.is_empty();
+        session.report_output(lines);
+        if was_over && all_read {
+            return session.report_output(tail.finish());
+        }
+        if !was_over {
+            tokio::select! {
+                () = over.cancelled() => {}
+                () = sleep(pause) => {}
+            }
+        }
+    }
+}

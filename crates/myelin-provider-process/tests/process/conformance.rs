@@ -1,0 +1,49 @@
+//! The rules every provider obeys.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use myelin_executor::{Bootstrap, Provider, conformance};
+use myelin_provider_process::ProcessProvider;
+use myelin_shape::{BootSpec, ClusterUid, NodeTemplate};
+use myelin_state::LeaseFacts;
+
+use crate::world::{World, running_on, template};
+
+struct Harness(Arc<ProcessProvider>);
+
+#[async_trait]
+impl conformance::ProviderHarness for Harness {
+    fn provider(&self) -> Arc<dyn Provider> {
+        Arc::clone(&self.0) as _
+    }
+
+    fn bootstrap(&self) -> Arc<dyn Bootstrap> {
+        Arc::clone(&self.0) as _
+    }
+
+    fn working(&self) -> NodeTemplate {
+        template(BootSpec::default())
+    }
+
+    fn refused(&self) -> Option<NodeTemplate> {
+        let mut refused = template(BootSpec::default());
+        refused.shape.image = "/nonexistent/image".into();
+        Some(refused)
+    }
+
+    async fn runs_anything_on(&self, lease: &LeaseFacts) -> bool {
+        !running_on(lease).is_empty()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_process_provider_conforms() {
+    let world = World::new().await;
+    let report = conformance::run(&Harness(Arc::clone(&world.provider))).await;
+    let report = report.unwrap_or_else(|failure| panic!("{failure}"));
+    assert_eq!(report.skipped, ["oldest_of_two_leases_comes_first"]);
+    let left = world.provider.list(ClusterUid([0; 16])).await.unwrap();
+    assert!(left.is_empty());
+}
