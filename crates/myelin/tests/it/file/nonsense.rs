@@ -282,12 +282,12 @@ fn a_file_of_100_mb_is_refused_before_it_is_read() {
 
 #[test]
 fn of_many_errors_the_first_are_explained_and_the_others_counted() {
-    let errors = parse(keys(100_000).as_bytes(), Format::Yaml, "bad.yaml").unwrap_err();
-    assert_eq!((errors.n_errors(), errors.shown().len()), (100_002, 20));
-    let groups: String = (0..50_000).map(|_| "{id: A, count: x},").collect();
+    let errors = parse(keys(20_000).as_bytes(), Format::Yaml, "bad.yaml").unwrap_err();
+    assert_eq!((errors.n_errors(), errors.shown().len()), (20_002, 20));
+    let groups: String = (0..5_000).map(|_| "{id: A, count: x},").collect();
     let groups = format!("run: 1\ngroups: [{groups}]");
     let errors = parse(groups.as_bytes(), Format::Yaml, "bad.yaml").unwrap_err();
-    assert!(errors.n_errors() > 50_000 && errors.shown().len() == 20);
+    assert!(errors.n_errors() > 5_000 && errors.shown().len() == 20);
 }
 
 #[test]
