@@ -10,7 +10,7 @@ use myelin_state::{ClusterState, GroupRecord};
 
 use crate::{
     BrakeScope, Held, HeldReason, Topology, Trigger,
-    index::{GroupIndex, Index, Line, RepairKey, kept_until},
+    index::{GroupIndex, Index, Line, RepairKey, SlotKey, kept_until},
     plan::Brakes,
     topology::GroupTopology,
 };
@@ -65,7 +65,7 @@ impl BrakeStatus {
 /// What one pass has granted so far, per group.
 #[derive(Debug, Default)]
 pub(crate) struct Granted {
-    groups: BTreeMap<NodeGroupId, GroupGrants>,
+    groups: BTreeMap<u32, GroupGrants>,
     run_repairs: u32,
 }
 
@@ -77,12 +77,12 @@ struct GroupGrants {
 }
 
 impl Granted {
-    fn group(&self, id: &NodeGroupId) -> GroupGrants {
-        self.groups.get(id).copied().unwrap_or_default()
+    fn group(&self, number: u32) -> GroupGrants {
+        self.groups.get(&number).copied().unwrap_or_default()
     }
 
-    fn group_mut(&mut self, id: &NodeGroupId) -> &mut GroupGrants {
-        self.groups.entry(id.clone()).or_default()
+    fn group_mut(&mut self, number: u32) -> &mut GroupGrants {
+        self.groups.entry(number).or_default()
     }
 }
 
@@ -130,53 +130,78 @@ pub(crate) struct Desk<'a> {
     pub(crate) now: SystemTime,
 }
 
+/// A desired group with its lines and its record.
+#[derive(Clone, Copy)]
+struct Office<'a> {
+    number: u32,
+    group: &'a GroupTopology,
+    lines: &'a GroupIndex,
+    record: Option<&'a GroupRecord>,
+}
+
+impl Office<'_> {
+    fn slot(&self, index: u32) -> LogicalNodeId {
+        self.group.slot(index)
+    }
+}
+
 /// A granted step: which slot, and which brakes were on.
-pub(crate) type Grant = (LogicalNodeId, Brakes);
+pub(crate) type Grant = (SlotKey, Brakes);
 
 impl<'a> Desk<'a> {
     /// Grants from the lines of the groups that moved.
     pub(crate) fn grant(&self, granted: &mut Granted) -> Vec<Grant> {
         let mut grants = Vec::new();
-        for id in &self.index.moved {
-            if let Some((group, lines)) = self.group(id) {
-                self.grant_keep(group, lines, &mut grants);
-                self.grant_create(id, group, lines, granted, &mut grants);
-                self.grant_replace(id, group, lines, granted, &mut grants);
+        for &number in &self.index.moved {
+            if let Some(office) = self.office(number) {
+                self.grant_keep(&office, &mut grants);
+                self.grant_create(&office, granted, &mut grants);
+                self.grant_replace(&office, granted, &mut grants);
             }
         }
         self.grant_repair(granted, &mut grants);
         grants
     }
 
-    fn group(&self, id: &NodeGroupId) -> Option<(&'a GroupTopology, &'a GroupIndex)> {
-        Some((self.topology.groups.get(id)?, self.index.groups.get(id)?))
-    }
-
-    fn record(&self, id: &NodeGroupId) -> Option<&'a GroupRecord> {
-        self.state.groups.get(id)
+    fn office(&self, number: u32) -> Option<Office<'a>> {
+        let lines = self.index.groups.get(number as usize)?;
+        let group = self.topology.groups.get(&lines.id)?;
+        let record = self.state.groups.get(&lines.id);
+        Some(Office {
+            number,
+            group,
+            lines,
+            record,
+        })
     }
 
     /// Failed machines beyond the limit, and those kept long enough, are cleaned up.
-    fn grant_keep(&self, group: &GroupTopology, lines: &GroupIndex, grants: &mut Vec<Grant>) {
+    fn grant_keep(&self, office: &Office<'_>, grants: &mut Vec<Grant>) {
         let mut kept = 0;
-        for &(failed_at, index) in &lines.keep {
-            let over = kept_until(failed_at, Some(group)).is_some_and(|time| time <= self.now);
-            if over || kept >= group.policy.keep_limit {
-                grants.push((slot(group, index), Brakes::default()));
+        for &(failed_at, index) in &office.lines.keep {
+            let until = kept_until(failed_at, Some(office.group));
+            let over = until.is_some_and(|time| time <= self.now);
+            if over || kept >= office.group.policy.keep_limit {
+                grants.push((
+                    SlotKey {
+                        group: office.number,
+                        index,
+                    },
+                    Brakes::default(),
+                ));
             } else {
                 kept += 1;
             }
         }
     }
 
-    fn grant_create(
-        &self,
-        id: &NodeGroupId,
-        group: &GroupTopology,
-        lines: &GroupIndex,
-        granted: &mut Granted,
-        grants: &mut Vec<Grant>,
-    ) {
+    fn grant_create(&self, office: &Office<'_>, granted: &mut Granted, grants: &mut Vec<Grant>) {
+        let Office {
+            number,
+            group,
+            lines,
+            ..
+        } = *office;
         if lines.create.is_empty() || !lines.refused.is_empty() {
             return;
         }
@@ -184,51 +209,70 @@ impl<'a> Desk<'a> {
             .policy
             .max_in_flight_creates
             .saturating_sub(lines.counts.creating);
-        let trial = self.trial(id, group, lines);
+        let trial = self.trial(office);
         let open = (trial == Trial::Open).then(|| lines.create.iter().copied());
         let canary = trial.canary_in(&lines.create);
+        let before = grants.len();
         for index in open.into_iter().flatten().chain(canary).take(room as usize) {
-            granted.group_mut(id).creates += 1;
-            grants.push((slot(group, index), Brakes::default()));
+            grants.push((
+                SlotKey {
+                    group: number,
+                    index,
+                },
+                Brakes::default(),
+            ));
         }
+        granted.group_mut(number).creates += count(grants.len() - before);
     }
 
     /// Highest index first, and what is no longer desired before what is replaced. Silent nodes spend nothing.
-    fn grant_replace(
-        &self,
-        id: &NodeGroupId,
-        group: &GroupTopology,
-        lines: &GroupIndex,
-        granted: &mut Granted,
-        grants: &mut Vec<Grant>,
-    ) {
+    fn grant_replace(&self, office: &Office<'_>, granted: &mut Granted, grants: &mut Vec<Grant>) {
+        let Office {
+            number,
+            group,
+            lines,
+            ..
+        } = *office;
         if lines.replace.is_empty() && lines.replace_silent.is_empty() {
             return;
         }
-        let trial = self.trial(id, group, lines);
-        let silent = trial.taken(&lines.replace_silent, group.count);
-        grants.extend(silent.map(|index| (slot(group, index), Brakes::default())));
+        let grant = |index| {
+            (
+                SlotKey {
+                    group: number,
+                    index,
+                },
+                Brakes::default(),
+            )
+        };
+        let trial = self.trial(office);
+        grants.extend(trial.taken(&lines.replace_silent, group.count).map(grant));
         let room = budget(group).map(|limit| limit.saturating_sub(lines.counts.spends));
         let undesired = lines.replace.range(group.count..).rev().copied();
         let replaced = trial.taken(&lines.replace, group.count);
-        for index in undesired
+        let before = grants.len();
+        let taken = undesired
             .chain(replaced)
-            .take(room.unwrap_or(u32::MAX) as usize)
-        {
-            granted.group_mut(id).taken += 1;
-            grants.push((slot(group, index), Brakes::default()));
-        }
+            .take(room.unwrap_or(u32::MAX) as usize);
+        grants.extend(taken.map(grant));
+        granted.group_mut(number).taken += count(grants.len() - before);
     }
 
     /// Returns who may start with the group's template.
     ///
     /// The canary is the slot on record. Without one it is the lowest slot that waits for a machine; if none does, the
     /// highest one that is to be replaced, silent ones first.
-    fn trial(&self, id: &NodeGroupId, group: &GroupTopology, lines: &GroupIndex) -> Trial {
-        if !needs_trial(group, self.record(id)) {
+    fn trial(&self, office: &Office<'_>) -> Trial {
+        let Office {
+            group,
+            lines,
+            record,
+            ..
+        } = *office;
+        if !needs_trial(group, record) {
             return Trial::Open;
         }
-        if let Some(canary) = self.canary_on_record(id, group) {
+        if let Some(canary) = self.canary_on_record(group, record) {
             return canary;
         }
         let silent = || lines.replace_silent.last();
@@ -242,8 +286,12 @@ impl<'a> Desk<'a> {
         }
     }
 
-    fn canary_on_record(&self, id: &NodeGroupId, group: &GroupTopology) -> Option<Trial> {
-        let canary = self.record(id)?.canary.as_ref()?;
+    fn canary_on_record(
+        &self,
+        group: &GroupTopology,
+        record: Option<&GroupRecord>,
+    ) -> Option<Trial> {
+        let canary = record?.canary.as_ref()?;
         let node = self.state.nodes.get(&canary.node)?;
         let index = node.record.desired.index;
         let valid = index < group.count && group.has_template(&canary.template);
@@ -251,23 +299,20 @@ impl<'a> Desk<'a> {
         valid.then_some(Trial::Canary { index, quarantined })
     }
 
-    /// Returns whether the step of this slot starts the trial of its group's template.
+    /// Returns whether a step of the group's nodes would start the trial of its template.
     pub(crate) fn starts_trial(&self, id: &NodeGroupId) -> bool {
+        let record = self.state.groups.get(id);
         self.topology.groups.get(id).is_some_and(|group| {
-            needs_trial(group, self.record(id)) && self.canary_on_record(id, group).is_none()
+            needs_trial(group, record) && self.canary_on_record(group, record).is_none()
         })
     }
 
-    pub(crate) fn group_brake(&self, id: &NodeGroupId, extra_repairs: u32) -> BrakeStatus {
-        let Some(group) = self.topology.groups.get(id) else {
-            return BrakeStatus::default();
-        };
-        let counts = self
-            .index
-            .groups
-            .get(id)
-            .map(|lines| lines.counts)
-            .unwrap_or_default();
+    pub(crate) fn group_brake(
+        group: &GroupTopology,
+        lines: Option<&GroupIndex>,
+        extra_repairs: u32,
+    ) -> BrakeStatus {
+        let counts = lines.map(|lines| lines.counts).unwrap_or_default();
         let repairs = counts.repairing + extra_repairs;
         BrakeStatus::new(
             group.policy.max_unhealthy,
@@ -277,14 +322,13 @@ impl<'a> Desk<'a> {
         )
     }
 
-    pub(crate) fn run_brake(&self, extra_repairs: u32) -> BrakeStatus {
-        let total = u32::try_from(self.topology.total()).unwrap_or(u32::MAX);
-        let counts = self.index.run;
-        let repairs = counts.repairing + extra_repairs;
+    pub(crate) fn run_brake(topology: &Topology, index: &Index, extra_repairs: u32) -> BrakeStatus {
+        let total = u32::try_from(topology.total()).unwrap_or(u32::MAX);
+        let repairs = index.run.repairing + extra_repairs;
         BrakeStatus::new(
-            self.topology.policy.max_unhealthy,
+            topology.policy.max_unhealthy,
             total,
-            counts.unhealthy,
+            index.run.unhealthy,
             repairs,
         )
     }
@@ -293,7 +337,7 @@ impl<'a> Desk<'a> {
         if self.index.repairs.is_empty() {
             return;
         }
-        let run = self.run_brake(0);
+        let run = Self::run_brake(self.topology, self.index, 0);
         if run.is_on() {
             self.grant_one_repair(run, granted, grants);
             return;
@@ -304,24 +348,19 @@ impl<'a> Desk<'a> {
         } else {
             &self.index.moved
         };
-        for id in groups {
-            let brake = self.group_brake(id, 0);
+        for office in groups.iter().filter_map(|&number| self.office(number)) {
+            let brake = Self::group_brake(office.group, Some(office.lines), 0);
             let most = if brake.is_on() {
                 usize::from(brake.has_room())
             } else {
                 usize::MAX
             };
-            for key in self.repairs_of(id).take(most) {
-                self.push_repair(
-                    id,
-                    key,
-                    Brakes {
-                        group: brake.is_on(),
-                        run: false,
-                    },
-                    granted,
-                    grants,
-                );
+            let brakes = Brakes {
+                group: brake.is_on(),
+                run: false,
+            };
+            for key in self.repairs_of(&office).take(most) {
+                push_repair(&office, key, brakes, granted, grants);
             }
         }
     }
@@ -331,32 +370,49 @@ impl<'a> Desk<'a> {
         if !run.has_room() {
             return;
         }
-        let first = self.index.repairs.iter().filter_map(|id| {
-            let brake = self.group_brake(id, 0);
-            let key = self.repairs_of(id).next().filter(|_| brake.has_room())?;
-            Some((key.silent, key.since, id, key, brake.is_on()))
+        let offices = self
+            .index
+            .repairs
+            .iter()
+            .filter_map(|&number| self.office(number));
+        let waiting = offices.filter_map(|office| {
+            let brake = Self::group_brake(office.group, Some(office.lines), 0);
+            let key = self
+                .repairs_of(&office)
+                .next()
+                .filter(|_| brake.has_room())?;
+            Some((
+                office,
+                key,
+                Brakes {
+                    group: brake.is_on(),
+                    run: true,
+                },
+            ))
         });
-        if let Some((_, _, id, key, group)) = first.min() {
-            self.push_repair(id, key, Brakes { group, run: true }, granted, grants);
+        // Numbers of groups depend on history, so ties go by name.
+        let first = waiting.min_by(|(left, l, _), (right, r, _)| {
+            let order = (l.silent, l.since).cmp(&(r.silent, r.since));
+            order.then_with(|| left.lines.id.cmp(&right.lines.id))
+        });
+        if let Some((office, key, brakes)) = first {
+            push_repair(&office, key, brakes, granted, grants);
         }
     }
 
     /// Lists the repairs of a group that no memory of a brake forbids, in order.
-    fn repairs_of(&self, id: &NodeGroupId) -> impl Iterator<Item = RepairKey> + use<'a> {
-        let lines = self.index.groups.get(id);
-        let silent_allowed = self.silent_hold(id).is_none();
-        let keys = lines
-            .into_iter()
-            .flat_map(|lines| lines.repair.iter().copied());
+    fn repairs_of(&self, office: &Office<'a>) -> impl Iterator<Item = RepairKey> + use<'a> {
+        let silent_allowed = self.silent_hold(office).is_none();
+        let keys = office.lines.repair.iter().copied();
         keys.take_while(move |key| silent_allowed || !key.silent)
     }
 
-    fn silent_hold(&self, id: &NodeGroupId) -> Option<BrakeScope> {
-        let group = self
-            .record(id)
-            .is_some_and(|record| record.brake.silent_machine_ended);
-        if group {
-            return Some(BrakeScope::Group(id.clone()));
+    fn silent_hold(&self, office: &Office<'_>) -> Option<BrakeScope> {
+        if office
+            .record
+            .is_some_and(|record| record.brake.silent_machine_ended)
+        {
+            return Some(BrakeScope::Group(office.lines.id.clone()));
         }
         self.state
             .brake
@@ -364,50 +420,26 @@ impl<'a> Desk<'a> {
             .then_some(BrakeScope::Run)
     }
 
-    fn push_repair(
-        &self,
-        id: &NodeGroupId,
-        key: RepairKey,
-        brakes: Brakes,
-        granted: &mut Granted,
-        grants: &mut Vec<Grant>,
-    ) {
-        let Some(group) = self.topology.groups.get(id) else {
-            return;
-        };
-        granted.group_mut(id).repairs += 1;
-        granted.run_repairs += 1;
-        let brakes = if key.silent {
-            brakes
-        } else {
-            Brakes::default()
-        };
-        grants.push((slot(group, key.index), brakes));
-    }
-
     /// Says why a slot that waits in a line was granted nothing.
-    pub(crate) fn held(&self, id: &NodeGroupId, line: Line, granted: &Granted) -> Option<Held> {
-        let (group, lines) = self.group(id)?;
+    pub(crate) fn held(&self, number: u32, line: Line, granted: &Granted) -> Option<Held> {
+        let office = self.office(number)?;
         Some(match line {
-            Line::Keep(failed_at) => match kept_until(failed_at, Some(group)) {
+            Line::Keep(failed_at) => match kept_until(failed_at, Some(office.group)) {
                 Some(time) => Held::at(HeldReason::Kept, time),
                 None => Held::on(HeldReason::Kept, Trigger::Operator),
             },
-            Line::Create => self.held_create(id, group, lines, granted),
-            Line::Replace | Line::ReplaceSilent => self.held_replace(id, group, lines, granted),
-            Line::Repair(key) => Held::on(self.held_repair(id, key, granted), Trigger::GroupCounts),
+            Line::Create => self.held_create(&office, granted),
+            Line::Replace | Line::ReplaceSilent => self.held_replace(&office, granted),
+            Line::Repair(key) => Held::on(
+                self.held_repair(&office, key, granted),
+                Trigger::GroupCounts,
+            ),
         })
     }
 
-    fn held_create(
-        &self,
-        id: &NodeGroupId,
-        group: &GroupTopology,
-        lines: &GroupIndex,
-        granted: &Granted,
-    ) -> Held {
-        if let Some(&index) = lines.refused.first() {
-            let node = slot(group, index);
+    fn held_create(&self, office: &Office<'_>, granted: &Granted) -> Held {
+        if let Some(&index) = office.lines.refused.first() {
+            let node = office.slot(index);
             let refusal = self
                 .state
                 .nodes
@@ -418,30 +450,25 @@ impl<'a> Desk<'a> {
                 .unwrap_or_default();
             return Held::on(HeldReason::Refused { node, message }, Trigger::SpecChange);
         }
-        if let Some(held) = self.held_by_trial(id, group, lines) {
+        if let Some(held) = self.held_by_trial(office) {
             return held;
         }
-        let in_flight = lines.counts.creating + granted.group(id).creates;
-        let limit = group.policy.max_in_flight_creates;
+        let in_flight = office.lines.counts.creating + granted.group(office.number).creates;
+        let limit = office.group.policy.max_in_flight_creates;
         Held::on(
             HeldReason::CreateLimit { in_flight, limit },
             Trigger::GroupCounts,
         )
     }
 
-    fn held_by_trial(
-        &self,
-        id: &NodeGroupId,
-        group: &GroupTopology,
-        lines: &GroupIndex,
-    ) -> Option<Held> {
-        match self.trial(id, group, lines) {
+    fn held_by_trial(&self, office: &Office<'_>) -> Option<Held> {
+        match self.trial(office) {
             Trial::Canary {
                 index,
                 quarantined: true,
             } => {
                 let reason = HeldReason::CanaryFailed {
-                    node: slot(group, index),
+                    node: office.slot(index),
                 };
                 Some(Held::on(reason, Trigger::SpecChange))
             }
@@ -450,7 +477,7 @@ impl<'a> Desk<'a> {
                 quarantined: false,
             } => {
                 let reason = HeldReason::Canary {
-                    node: slot(group, index),
+                    node: office.slot(index),
                 };
                 Some(Held::on(reason, Trigger::GroupCounts))
             }
@@ -458,17 +485,11 @@ impl<'a> Desk<'a> {
         }
     }
 
-    fn held_replace(
-        &self,
-        id: &NodeGroupId,
-        group: &GroupTopology,
-        lines: &GroupIndex,
-        granted: &Granted,
-    ) -> Held {
-        let unavailable = lines.counts.spends + granted.group(id).taken;
-        let limit = budget(group).unwrap_or(u32::MAX);
+    fn held_replace(&self, office: &Office<'_>, granted: &Granted) -> Held {
+        let unavailable = office.lines.counts.spends + granted.group(office.number).taken;
+        let limit = budget(office.group).unwrap_or(u32::MAX);
         let trial = if unavailable < limit {
-            self.held_by_trial(id, group, lines)
+            self.held_by_trial(office)
         } else {
             None
         };
@@ -480,19 +501,43 @@ impl<'a> Desk<'a> {
         })
     }
 
-    fn held_repair(&self, id: &NodeGroupId, key: RepairKey, granted: &Granted) -> HeldReason {
-        let group = self.group_brake(id, granted.group(id).repairs);
-        let run = self.run_brake(granted.run_repairs);
-        match self.silent_hold(id).filter(|_| key.silent) {
+    fn held_repair(&self, office: &Office<'_>, key: RepairKey, granted: &Granted) -> HeldReason {
+        let repairs = granted.group(office.number).repairs;
+        let group = Self::group_brake(office.group, Some(office.lines), repairs);
+        let run = Self::run_brake(self.topology, self.index, granted.run_repairs);
+        match self.silent_hold(office).filter(|_| key.silent) {
             Some(scope) if !group.is_on() && !run.is_on() => HeldReason::AwaitingRepair { scope },
-            _ if group.is_on() => group.held(BrakeScope::Group(id.clone())),
+            _ if group.is_on() => group.held(BrakeScope::Group(office.lines.id.clone())),
             _ => run.held(BrakeScope::Run),
         }
     }
 }
 
-fn slot(group: &GroupTopology, index: u32) -> LogicalNodeId {
-    LogicalNodeId::slot(&group.template.group_id, index)
+fn push_repair(
+    office: &Office<'_>,
+    key: RepairKey,
+    brakes: Brakes,
+    granted: &mut Granted,
+    grants: &mut Vec<Grant>,
+) {
+    granted.group_mut(office.number).repairs += 1;
+    granted.run_repairs += 1;
+    let brakes = if key.silent {
+        brakes
+    } else {
+        Brakes::default()
+    };
+    grants.push((
+        SlotKey {
+            group: office.number,
+            index: key.index,
+        },
+        brakes,
+    ));
+}
+
+fn count(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
 }
 
 /// Returns how many ready nodes may be taken at once, if that is limited.

@@ -7,7 +7,7 @@ use std::{
     time::SystemTime,
 };
 
-use myelin_shape::{LogicalNodeId, NodeGroupId, OnFailure};
+use myelin_shape::{LogicalNodeId, LogicalNodeSpec, NodeGroupId, OnFailure};
 use myelin_state::{
     DeleteCause, LeaseMode, ManagedNode, NodeIntent, NodeStage, OperationKind, after,
 };
@@ -17,6 +17,15 @@ use crate::{
     progression::{Step, next_deadline},
     topology::GroupTopology,
 };
+
+/// A slot as the index knows it: the number of its group here, and its position in the group.
+///
+/// Comparing two numbers is what makes the index cheap; ids are made from them where they leave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SlotKey {
+    pub(crate) group: u32,
+    pub(crate) index: u32,
+}
 
 /// What one node adds to the counts of its group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,10 +61,9 @@ pub(crate) struct RepairKey {
     pub(crate) index: u32,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    pub(crate) group: NodeGroupId,
-    pub(crate) index: u32,
+    pub(crate) key: SlotKey,
     pub(crate) facts: Facts,
     pub(crate) line: Option<Line>,
     pub(crate) deadline: Option<SystemTime>,
@@ -86,8 +94,9 @@ impl Counts {
 }
 
 /// Counts and lines of one group. Lines hold slot indices.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GroupIndex {
+    pub(crate) id: NodeGroupId,
     pub(crate) counts: Counts,
     pub(crate) refused: BTreeSet<u32>,
     pub(crate) create: BTreeSet<u32>,
@@ -98,16 +107,29 @@ pub(crate) struct GroupIndex {
 }
 
 impl GroupIndex {
+    fn new(id: NodeGroupId) -> Self {
+        Self {
+            id,
+            counts: Counts::default(),
+            refused: BTreeSet::new(),
+            create: BTreeSet::new(),
+            replace: BTreeSet::new(),
+            replace_silent: BTreeSet::new(),
+            keep: BTreeSet::new(),
+            repair: BTreeSet::new(),
+        }
+    }
+
     fn add(&mut self, entry: &Entry) {
         self.counts.add(entry.facts);
         if entry.facts.refused {
-            self.refused.insert(entry.index);
+            self.refused.insert(entry.key.index);
         }
         match entry.line {
-            Some(Line::Create) => self.create.insert(entry.index),
-            Some(Line::Replace) => self.replace.insert(entry.index),
-            Some(Line::ReplaceSilent) => self.replace_silent.insert(entry.index),
-            Some(Line::Keep(since)) => self.keep.insert((since, entry.index)),
+            Some(Line::Create) => self.create.insert(entry.key.index),
+            Some(Line::Replace) => self.replace.insert(entry.key.index),
+            Some(Line::ReplaceSilent) => self.replace_silent.insert(entry.key.index),
+            Some(Line::Keep(since)) => self.keep.insert((since, entry.key.index)),
             Some(Line::Repair(key)) => self.repair.insert(key),
             None => false,
         };
@@ -116,13 +138,13 @@ impl GroupIndex {
     fn remove(&mut self, entry: &Entry) {
         self.counts.remove(entry.facts);
         if entry.facts.refused {
-            self.refused.remove(&entry.index);
+            self.refused.remove(&entry.key.index);
         }
         match entry.line {
-            Some(Line::Create) => self.create.remove(&entry.index),
-            Some(Line::Replace) => self.replace.remove(&entry.index),
-            Some(Line::ReplaceSilent) => self.replace_silent.remove(&entry.index),
-            Some(Line::Keep(since)) => self.keep.remove(&(since, entry.index)),
+            Some(Line::Create) => self.create.remove(&entry.key.index),
+            Some(Line::Replace) => self.replace.remove(&entry.key.index),
+            Some(Line::ReplaceSilent) => self.replace_silent.remove(&entry.key.index),
+            Some(Line::Keep(since)) => self.keep.remove(&(since, entry.key.index)),
             Some(Line::Repair(key)) => self.repair.remove(&key),
             None => false,
         };
@@ -132,59 +154,97 @@ impl GroupIndex {
 /// The index of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Index {
-    pub(crate) entries: BTreeMap<LogicalNodeId, Entry>,
-    pub(crate) groups: BTreeMap<NodeGroupId, GroupIndex>,
+    pub(crate) entries: BTreeMap<SlotKey, Entry>,
+    pub(crate) groups: Vec<GroupIndex>,
+    numbers: BTreeMap<NodeGroupId, u32>,
     pub(crate) run: Counts,
-    deadlines: BTreeSet<(SystemTime, LogicalNodeId)>,
+    deadlines: BTreeSet<(SystemTime, SlotKey)>,
     /// Groups whose counts or lines have moved since they were last granted from.
-    pub(crate) moved: BTreeSet<NodeGroupId>,
+    pub(crate) moved: BTreeSet<u32>,
     /// Groups with repairs waiting.
-    pub(crate) repairs: BTreeSet<NodeGroupId>,
+    pub(crate) repairs: BTreeSet<u32>,
     /// Whether the run's counts of failing nodes or repairs have moved.
     pub(crate) run_moved: bool,
 }
 
 impl Index {
+    /// Returns the number of a group, a new one at first sight.
+    pub(crate) fn number(&mut self, group: &NodeGroupId) -> u32 {
+        if let Some(&number) = self.numbers.get(group) {
+            return number;
+        }
+        let number = u32::try_from(self.groups.len()).expect("a shape has fewer groups than nodes");
+        self.groups.push(GroupIndex::new(group.clone()));
+        self.numbers.insert(group.clone(), number);
+        number
+    }
+
+    pub(crate) fn key(&mut self, slot: &LogicalNodeSpec) -> SlotKey {
+        SlotKey {
+            group: self.number(slot.group_id()),
+            index: slot.index,
+        }
+    }
+
+    /// Returns whether most of the groups known are no longer desired; then the index is made anew.
+    pub(crate) fn is_mostly_stale(&self, desired_groups: usize) -> bool {
+        self.groups.len() > 2 * desired_groups + 64
+    }
+
+    pub(crate) fn find(&self, slot: &LogicalNodeSpec) -> Option<SlotKey> {
+        let group = *self.numbers.get(slot.group_id())?;
+        Some(SlotKey {
+            group,
+            index: slot.index,
+        })
+    }
+
+    pub(crate) fn group(&self, id: &NodeGroupId) -> Option<&GroupIndex> {
+        self.numbers
+            .get(id)
+            .map(|&number| &self.groups[number as usize])
+    }
+
+    pub(crate) fn id(&self, key: SlotKey) -> LogicalNodeId {
+        LogicalNodeId::slot(&self.groups[key.group as usize].id, key.index)
+    }
+
     /// Replaces what is known of a node; `None` for a node that is as desired, or gone.
-    pub(crate) fn set(&mut self, id: &LogicalNodeId, entry: Option<&Entry>) {
+    pub(crate) fn set(&mut self, key: SlotKey, entry: Option<Entry>) {
         let old = match entry {
-            Some(entry) => self.entries.insert(id.clone(), entry.clone()),
-            None => self.entries.remove(id),
+            Some(entry) => self.entries.insert(key, entry),
+            None => self.entries.remove(&key),
         };
         let deadline = entry.and_then(|entry| entry.deadline);
-        let old_deadline = old.as_ref().and_then(|entry| entry.deadline);
+        let old_deadline = old.and_then(|entry| entry.deadline);
         if deadline != old_deadline {
-            self.rearm(id, old_deadline, deadline);
+            self.rearm(key, old_deadline, deadline);
         }
-        let old = old.as_ref();
-        let weight = |entry: Option<&Entry>| entry.map(|entry| (entry.facts, entry.line));
+        let weight = |entry: Option<Entry>| entry.map(|entry| (entry.facts, entry.line));
         if weight(old) != weight(entry) {
             self.reweigh(old, entry);
         }
     }
 
-    fn rearm(&mut self, id: &LogicalNodeId, old: Option<SystemTime>, deadline: Option<SystemTime>) {
+    fn rearm(&mut self, key: SlotKey, old: Option<SystemTime>, deadline: Option<SystemTime>) {
         if let Some(time) = old {
-            self.deadlines.remove(&(time, id.clone()));
+            self.deadlines.remove(&(time, key));
         }
         if let Some(time) = deadline {
-            self.deadlines.insert((time, id.clone()));
+            self.deadlines.insert((time, key));
         }
     }
 
-    fn reweigh(&mut self, old: Option<&Entry>, new: Option<&Entry>) {
+    fn reweigh(&mut self, old: Option<Entry>, new: Option<Entry>) {
         let run = self.run;
-        for (entry, adds) in old
-            .map(|entry| (entry, false))
-            .into_iter()
-            .chain(new.map(|e| (e, true)))
+        let changes = [(old, false), (new, true)];
+        for (entry, adds) in changes
+            .iter()
+            .filter_map(|(entry, adds)| Some((entry.as_ref()?, adds)))
         {
-            if !self.groups.contains_key(&entry.group) {
-                self.groups
-                    .insert(entry.group.clone(), GroupIndex::default());
-            }
-            let group = self.groups.get_mut(&entry.group).expect("just inserted");
-            if adds {
+            let number = entry.key.group;
+            let group = &mut self.groups[number as usize];
+            if *adds {
                 group.add(entry);
                 self.run.add(entry.facts);
             } else {
@@ -192,24 +252,22 @@ impl Index {
                 self.run.remove(entry.facts);
             }
             if group.repair.is_empty() {
-                self.repairs.remove(&entry.group);
+                self.repairs.remove(&number);
             } else {
-                self.repairs.insert(entry.group.clone());
+                self.repairs.insert(number);
             }
-            if !self.moved.contains(&entry.group) {
-                self.moved.insert(entry.group.clone());
-            }
+            self.moved.insert(number);
         }
         self.run_moved |=
             (run.unhealthy, run.repairing) != (self.run.unhealthy, self.run.repairing);
     }
 
     /// Takes a node's deadline back: it is acted on, and looked at again for that reason.
-    pub(crate) fn disarm(&mut self, id: &LogicalNodeId) {
-        if let Some(entry) = self.entries.get_mut(id)
+    pub(crate) fn disarm(&mut self, key: SlotKey) {
+        if let Some(entry) = self.entries.get_mut(&key)
             && let Some(time) = entry.deadline.take()
         {
-            self.deadlines.remove(&(time, id.clone()));
+            self.deadlines.remove(&(time, key));
         }
     }
 
@@ -218,16 +276,18 @@ impl Index {
     }
 
     /// Returns the nodes whose deadline is due.
-    pub(crate) fn due(&self, now: SystemTime) -> impl Iterator<Item = &LogicalNodeId> {
-        self.deadlines
+    pub(crate) fn due(&self, now: SystemTime) -> impl Iterator<Item = LogicalNodeId> {
+        let due = self
+            .deadlines
             .iter()
-            .take_while(move |(time, _)| *time <= now)
-            .map(|(_, id)| id)
+            .take_while(move |(time, _)| *time <= now);
+        due.map(|&(_, key)| self.id(key))
     }
 }
 
 /// Classifies a node that is not as desired.
 pub(crate) fn entry(
+    key: SlotKey,
     node: &ManagedNode,
     decision: &NodeDecision,
     topology: &Topology,
@@ -248,8 +308,7 @@ pub(crate) fn entry(
         }
     };
     Entry {
-        group: slot.group_id().clone(),
-        index: slot.index,
+        key,
         facts: facts(node, group),
         line,
         deadline: deadline.filter(|&time| time > now),
@@ -291,7 +350,11 @@ fn may_be_kept(node: &ManagedNode, group: &GroupTopology) -> bool {
 }
 
 /// Returns the line a decided step waits in, if group policy has a say in it.
-fn line(node: &ManagedNode, decision: &NodeDecision, topology: &Topology) -> Option<Line> {
+pub(crate) fn line(
+    node: &ManagedNode,
+    decision: &NodeDecision,
+    topology: &Topology,
+) -> Option<Line> {
     let NodeDecision::Act(step) = decision else {
         return None;
     };

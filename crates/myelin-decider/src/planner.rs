@@ -2,14 +2,14 @@
 
 use std::{collections::BTreeMap, mem, ops::Range, sync::Arc, time::SystemTime};
 
-use myelin_shape::{LogicalNodeId, NodeAttemptId, NodeGroupId, OperationId};
+use myelin_shape::{LogicalNodeId, LogicalNodeSpec, NodeAttemptId, NodeGroupId, OperationId};
 use myelin_state::{Canary, ClusterState, DeleteCause, LeaseMode, ManagedNode, NodeManagerCommand};
 
 use crate::{
     BrakeStatus, Brakes, Held, HeldReason, NodeAction, NodeDecision, PlannedEffect, ReconcilePlan,
     Step, Topology, Trigger, Until,
     grant::{Desk, Granted},
-    index::{self, Index, Line},
+    index::{self, Index, Line, SlotKey},
     progression::decide,
     topology::GroupTopology,
 };
@@ -46,10 +46,18 @@ pub struct Planner {
 
 /// What one pass collects.
 #[derive(Default)]
-struct Pass {
+struct Pass<'a> {
     actions: Vec<NodeAction>,
     held: Vec<(LogicalNodeId, Held)>,
-    waiting: Vec<(LogicalNodeId, NodeGroupId, Line)>,
+    waiting: BTreeMap<SlotKey, Waiting<'a>>,
+}
+
+/// A node looked at whose step group policy has a say in.
+struct Waiting<'a> {
+    id: LogicalNodeId,
+    node: &'a ManagedNode,
+    step: Step,
+    line: Line,
 }
 
 impl Planner {
@@ -109,6 +117,11 @@ impl Planner {
             self.touch_group(&id);
             self.index.run_moved = true;
         }
+        if self.index.is_mostly_stale(self.topology.groups.len()) {
+            touched.extend(self.unsettled());
+            self.index = Index::default();
+            self.index.run_moved = true;
+        }
         touched.sort_unstable();
         touched.dedup();
         touched
@@ -148,7 +161,8 @@ impl Planner {
 
     /// Notes that the group's record has changed.
     pub fn touch_group(&mut self, group: &NodeGroupId) {
-        self.index.moved.insert(group.clone());
+        let number = self.index.number(group);
+        self.index.moved.insert(number);
     }
 
     /// Notes that what the run's brake remembers has changed.
@@ -157,7 +171,7 @@ impl Planner {
     }
 
     /// Returns the nodes with a deadline that is due; they must be looked at next.
-    pub fn due(&self, now: SystemTime) -> impl Iterator<Item = &LogicalNodeId> {
+    pub fn due(&self, now: SystemTime) -> impl Iterator<Item = LogicalNodeId> {
         self.index.due(now)
     }
 
@@ -180,7 +194,7 @@ impl Planner {
             }
         }
         if !self.index.entries.is_empty() {
-            touched.extend(self.index.entries.keys().cloned());
+            touched.extend(self.unsettled());
             touched.sort_unstable();
             touched.dedup();
         }
@@ -196,8 +210,13 @@ impl Planner {
     }
 
     /// Returns the nodes that are not as desired.
-    pub fn unsettled(&self) -> impl Iterator<Item = &LogicalNodeId> {
-        self.index.entries.keys()
+    pub fn unsettled(&self) -> impl Iterator<Item = LogicalNodeId> {
+        self.index.entries.keys().map(|&key| self.index.id(key))
+    }
+
+    /// Returns how many nodes are not as desired.
+    pub fn n_unsettled(&self) -> usize {
+        self.index.entries.len()
     }
 
     /// Returns whether every node looked at is as desired, no desired one is missing, and none is left over.
@@ -219,16 +238,14 @@ impl Planner {
     }
 
     /// Returns the brake of a group, if there is such a group.
-    pub fn group_brake(&self, state: &ClusterState, group: &NodeGroupId) -> Option<BrakeStatus> {
-        self.topology.groups.contains_key(group).then(|| {
-            self.desk(state, SystemTime::UNIX_EPOCH)
-                .group_brake(group, 0)
-        })
+    pub fn group_brake(&self, group: &NodeGroupId) -> Option<BrakeStatus> {
+        let topology = self.topology.groups.get(group)?;
+        Some(Desk::group_brake(topology, self.index.group(group), 0))
     }
 
     /// Returns the brake of the run.
-    pub fn run_brake(&self, state: &ClusterState) -> BrakeStatus {
-        self.desk(state, SystemTime::UNIX_EPOCH).run_brake(0)
+    pub fn run_brake(&self) -> BrakeStatus {
+        Desk::run_brake(&self.topology, &self.index, 0)
     }
 
     /// Returns the canary that this step makes its slot, if it starts the trial of its group's template.
@@ -296,48 +313,60 @@ impl Planner {
         decide(node, desired, now)
     }
 
-    /// Notes what a node needs without planning for it, because its effect was just recorded.
-    pub fn refresh(&mut self, state: &ClusterState, id: &LogicalNodeId, now: SystemTime) {
-        let entry = state.nodes.get(id).and_then(|node| {
-            let decision = self.decision(node, now);
-            (decision != NodeDecision::Steady)
-                .then(|| index::entry(node, &decision, &self.topology, now))
-        });
-        self.index.set(id, entry.as_ref());
+    /// Notes what a node needs without planning for it, because an effect of it was just recorded.
+    pub fn refresh(&mut self, node: &ManagedNode, now: SystemTime) {
+        let decision = self.decision(node, now);
+        let key = self.index.key(&node.record.desired);
+        let unsettled = decision != NodeDecision::Steady;
+        let entry = unsettled.then(|| index::entry(key, node, &decision, &self.topology, now));
+        self.index.set(key, entry);
     }
 
-    fn look_at(
+    /// Notes that a slot is no longer managed.
+    pub fn remove(&mut self, slot: &LogicalNodeSpec) {
+        let key = self.index.key(slot);
+        self.index.set(key, None);
+    }
+
+    fn look_at<'a>(
         &mut self,
-        state: &ClusterState,
+        state: &'a ClusterState,
         id: LogicalNodeId,
         now: SystemTime,
-        pass: &mut Pass,
+        pass: &mut Pass<'a>,
     ) {
+        // A node that is gone was taken out of the index when it was removed.
         let Some(node) = state.nodes.get(&id) else {
-            self.index.set(&id, None);
             return;
         };
+        let key = self.index.key(&node.record.desired);
         let decision = match self.decision(node, now) {
-            NodeDecision::Steady => {
-                self.index.set(&id, None);
-                return;
-            }
             NodeDecision::Act(_) if state.paused => {
                 NodeDecision::Wait(Held::on(HeldReason::Paused, Trigger::Operator))
             }
+            NodeDecision::Steady => return self.index.set(key, None),
             decision @ (NodeDecision::Act(_) | NodeDecision::Wait(_)) => decision,
         };
-        let entry = index::entry(node, &decision, &self.topology, now);
-        let (group, line) = (entry.group.clone(), entry.line);
-        self.index.set(&id, Some(&entry));
-        match (line, decision) {
-            (Some(line), _) => pass.waiting.push((id, group, line)),
+        let entry = index::entry(key, node, &decision, &self.topology, now);
+        self.index.set(key, Some(entry));
+        match (entry.line, decision) {
+            (Some(line), NodeDecision::Act(step)) => {
+                pass.waiting.insert(
+                    key,
+                    Waiting {
+                        id,
+                        node,
+                        step,
+                        line,
+                    },
+                );
+            }
             (None, NodeDecision::Act(step)) => {
                 pass.actions
                     .extend(self.action(node, id, step, Brakes::default()));
             }
-            (None, NodeDecision::Wait(held)) => pass.held.push((id, held)),
-            (None, NodeDecision::Steady) => {}
+            (_, NodeDecision::Wait(held)) => pass.held.push((id, held)),
+            (_, NodeDecision::Steady) => {}
         }
     }
 
@@ -403,7 +432,7 @@ impl Planner {
         missing
     }
 
-    fn insert_missing(&mut self, state: &ClusterState, pass: &mut Pass) {
+    fn insert_missing(&mut self, state: &ClusterState, pass: &mut Pass<'_>) {
         for (_, group, index) in self.missing(state) {
             let desired = self.topology.groups[&group].spec(index);
             pass.actions.push(NodeAction::Insert {
@@ -414,7 +443,7 @@ impl Planner {
         self.unchecked.clear();
     }
 
-    fn hold_missing(&self, state: &ClusterState, pass: &mut Pass) {
+    fn hold_missing(&self, state: &ClusterState, pass: &mut Pass<'_>) {
         let held = Held::on(HeldReason::Paused, Trigger::Operator);
         pass.held.extend(
             self.missing(state)
@@ -423,34 +452,41 @@ impl Planner {
         );
     }
 
-    fn grant(&mut self, state: &ClusterState, now: SystemTime, pass: &mut Pass) {
+    fn grant(&mut self, state: &ClusterState, now: SystemTime, pass: &mut Pass<'_>) {
         let mut granted = Granted::default();
-        let grants: BTreeMap<_, _> = self
-            .desk(state, now)
-            .grant(&mut granted)
-            .into_iter()
-            .collect();
-        for (id, group, line) in mem::take(&mut pass.waiting) {
-            if !grants.contains_key(&id)
-                && let Some(held) = self.desk(state, now).held(&group, line, &granted)
-            {
-                pass.held.push((id, held));
-            }
+        for (key, brakes) in self.desk(state, now).grant(&mut granted) {
+            self.index.disarm(key);
+            let action = match pass.waiting.remove(&key) {
+                Some(Waiting { id, node, step, .. }) => self.action(node, id, step, brakes),
+                None => self.action_of_waiting(state, self.index.id(key), now, brakes),
+            };
+            pass.actions.extend(action);
         }
-        for (id, brakes) in grants {
-            self.index.disarm(&id);
-            if let Some(node) = state.nodes.get(&id)
-                && let NodeDecision::Act(step) = self.decision(node, now)
-            {
-                pass.actions.extend(self.action(node, id, step, brakes));
-            }
+        for (key, Waiting { id, line, .. }) in mem::take(&mut pass.waiting) {
+            let held = self.desk(state, now).held(key.group, line, &granted);
+            pass.held.extend(held.map(|held| (id, held)));
         }
         self.index.moved.clear();
         self.index.run_moved = false;
     }
 
+    /// The step of a node that waited in a line since an earlier pass.
+    fn action_of_waiting(
+        &self,
+        state: &ClusterState,
+        id: LogicalNodeId,
+        now: SystemTime,
+        brakes: Brakes,
+    ) -> Option<NodeAction> {
+        let node = state.nodes.get(&id)?;
+        match self.decision(node, now) {
+            NodeDecision::Act(step) => self.action(node, id, step, brakes),
+            NodeDecision::Steady | NodeDecision::Wait(_) => None,
+        }
+    }
+
     /// Sorts, and allocates attempt ids in order.
-    fn finish(&self, state: &ClusterState, mut pass: Pass) -> ReconcilePlan {
+    fn finish(&self, state: &ClusterState, mut pass: Pass<'_>) -> ReconcilePlan {
         pass.actions
             .sort_by(|left, right| left.node().cmp(right.node()));
         let mut next = state.next_attempt_id;
@@ -495,23 +531,20 @@ impl Planner {
                 Explanation::Unknown
             };
         };
-        let decision = self.decision(node, now);
-        let entry = index::entry(node, &decision, &self.topology, now);
-        match (decision, entry.line) {
-            (NodeDecision::Steady, _) => Explanation::Steady,
-            (NodeDecision::Wait(held), _) => Explanation::Held(held),
-            (NodeDecision::Act(_), _) if state.paused => {
-                Explanation::Held(Held::on(HeldReason::Paused, Trigger::Operator))
-            }
-            (NodeDecision::Act(step), None) => Explanation::Next(step),
-            (NodeDecision::Act(step), Some(line)) => {
-                let granted = Granted::default();
-                match self.desk(state, now).held(&entry.group, line, &granted) {
-                    Some(held) => Explanation::Held(held),
-                    None => Explanation::Next(step),
-                }
-            }
+        let step = match self.decision(node, now) {
+            NodeDecision::Steady => return Explanation::Steady,
+            NodeDecision::Wait(held) => return Explanation::Held(held),
+            NodeDecision::Act(step) => step,
+        };
+        if state.paused {
+            return Explanation::Held(Held::on(HeldReason::Paused, Trigger::Operator));
         }
+        let held = self.index.find(&node.record.desired).and_then(|key| {
+            let line = index::line(node, &NodeDecision::Act(step), &self.topology)?;
+            self.desk(state, now)
+                .held(key.group, line, &Granted::default())
+        });
+        held.map_or(Explanation::Next(step), Explanation::Held)
     }
 
     fn is_missing(&self, id: &LogicalNodeId) -> bool {

@@ -19,13 +19,18 @@ pub struct GroupTopology {
 }
 
 impl GroupTopology {
+    /// Returns the id of one slot.
+    pub fn slot(&self, index: u32) -> LogicalNodeId {
+        LogicalNodeId::slot(&self.template.group_id, index)
+    }
+
     /// Returns the spec of one slot.
     pub fn spec(&self, index: u32) -> LogicalNodeSpec {
-        let logical_node_id = LogicalNodeId::slot(&self.template.group_id, index);
+        let template = Arc::clone(&self.template);
         LogicalNodeSpec {
-            logical_node_id,
+            logical_node_id: self.slot(index),
             index,
-            template: Arc::clone(&self.template),
+            template,
         }
     }
 

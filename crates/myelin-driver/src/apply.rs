@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use myelin_decider::{Brakes, NodeAction, PlannedEffect};
 use myelin_reducer::transition;
 use myelin_shape::{LogicalNodeId, NodeAttemptId};
-use myelin_state::{DeleteCause, ManagedNode, NodeIntent, RetryPolicy};
+use myelin_state::{ClusterState, DeleteCause, ManagedNode, NodeIntent, RetryPolicy};
 
 use crate::{ClusterDriver, EventKind, Submission};
 
@@ -78,39 +78,42 @@ impl ClusterDriver {
             } => {
                 self.begin_delete(&node, cause, brakes, policy);
             }
-            NodeAction::MarkDestroyed { node, .. } => {
-                let now = self.now;
-                transition::mark_destroyed(self.valid(&node), now);
-                self.touch(&node);
-                self.emit(Some(&node), EventKind::Destroyed);
+            NodeAction::MarkDestroyed {
+                node: id,
+                expected_attempt,
+            } => {
+                transition::mark_destroyed(valid(&mut self.state, &id), self.now);
+                self.touch(&id);
+                self.emit_of(Some(id), Some(expected_attempt), EventKind::Destroyed);
             }
             NodeAction::Restart {
-                node,
+                node: id,
                 expected_attempt,
                 new_attempt,
                 desired,
             } => {
                 self.state.next_attempt_id += 1;
                 self.effects.changed.cluster = true;
-                self.effects.forget.push((node.clone(), expected_attempt));
-                transition::restart(self.valid(&node), new_attempt, desired);
-                self.touch(&node);
-                self.emit(
-                    Some(&node),
-                    EventKind::Restarted {
-                        previous: expected_attempt,
-                    },
-                );
+                self.effects.forget.push((id.clone(), expected_attempt));
+                transition::restart(valid(&mut self.state, &id), new_attempt, desired);
+                self.touch(&id);
+                let kind = EventKind::Restarted {
+                    previous: expected_attempt,
+                };
+                self.emit_of(Some(id), Some(new_attempt), kind);
             }
             NodeAction::Reap {
-                node,
+                node: id,
                 expected_attempt,
             } => {
-                self.emit(Some(&node), EventKind::Reaped);
-                self.state.nodes.remove(&node);
-                self.effects.changed.nodes.insert(node.clone());
-                self.effects.forget.push((node.clone(), expected_attempt));
-                self.refresh(&node);
+                if let Some((node, planner)) =
+                    self.state.nodes.remove(&id).zip(self.planner.as_mut())
+                {
+                    planner.remove(&node.record.desired);
+                }
+                self.effects.changed.nodes.push(id.clone());
+                self.effects.forget.push((id.clone(), expected_attempt));
+                self.emit_of(Some(id), Some(expected_attempt), EventKind::Reaped);
             }
             NodeAction::Dispatch(effect) => self.dispatch(effect, policy),
         }
@@ -171,29 +174,21 @@ impl ClusterDriver {
                 action: action.to_string().into(),
             },
         );
-        self.touched.insert(action.node().clone());
+        self.touched.push(action.node().clone());
         if let (NodeAction::Insert { desired, .. }, Some(planner)) = (action, &mut self.planner) {
             planner.recheck_group(desired.group_id());
         }
     }
 
-    fn valid(&mut self, node: &LogicalNodeId) -> &mut ManagedNode {
-        self.state
-            .nodes
-            .get_mut(node)
-            .expect("`is_valid` has found the node")
-    }
-
     fn note_canary(&mut self, action: &NodeAction) {
-        let canary = self
-            .planner
-            .as_ref()
-            .and_then(|planner| planner.canary_of(&self.state, action));
-        let Some(canary) = canary else { return };
+        let Some(planner) = &mut self.planner else {
+            return;
+        };
+        let Some(canary) = planner.canary_of(&self.state, action) else {
+            return;
+        };
         let group = canary.template.group_id.clone();
-        if let Some(planner) = &mut self.planner {
-            planner.touch_group(&group);
-        }
+        planner.touch_group(&group);
         self.state.groups.entry(group).or_default().canary = Some(canary);
         self.effects.changed.cluster = true;
     }
@@ -205,12 +200,16 @@ impl ClusterDriver {
         brakes: Brakes,
         policy: &RetryPolicy,
     ) {
-        let now = self.now;
-        let node = self.valid(id);
-        transition::begin_delete(node, cause, now, policy);
+        let node = valid(&mut self.state, id);
+        transition::begin_delete(node, cause, self.now, policy);
         let group = node.record.desired.group_id().clone();
+        let attempt = node.attempt;
         self.touch(id);
-        self.emit(Some(id), EventKind::DeleteBegan { cause });
+        self.emit_of(
+            Some(id.clone()),
+            Some(attempt),
+            EventKind::DeleteBegan { cause },
+        );
         if brakes.group {
             self.state
                 .groups
@@ -237,22 +236,21 @@ impl ClusterDriver {
             command,
         } = effect;
         let kind = command.kind();
-        let now = self.now;
-        let node = self.valid(&id);
-        transition::record_dispatch(node, operation, kind, now, policy);
+        let node = valid(&mut self.state, &id);
+        transition::record_dispatch(node, operation, kind, self.now, policy);
         let deadline = node
             .pending
             .as_deref()
-            .map_or(now, |pending| pending.deadline);
-        self.effects.changed.nodes.insert(id.clone());
-        self.emit(
-            Some(&id),
-            EventKind::Dispatched {
-                operation,
-                effect: kind,
-            },
-        );
-        self.refresh(&id);
+            .map_or(self.now, |pending| pending.deadline);
+        if let Some(planner) = &mut self.planner {
+            planner.refresh(node, self.now);
+        }
+        self.effects.changed.nodes.push(id.clone());
+        let event = EventKind::Dispatched {
+            operation,
+            effect: kind,
+        };
+        self.emit_of(Some(id.clone()), Some(operation.attempt), event);
         self.effects.submit.push(Submission {
             node: id,
             operation,
@@ -260,10 +258,11 @@ impl ClusterDriver {
             deadline,
         });
     }
+}
 
-    fn refresh(&mut self, id: &LogicalNodeId) {
-        if let Some(planner) = &mut self.planner {
-            planner.refresh(&self.state, id, self.now);
-        }
-    }
+fn valid<'a>(state: &'a mut ClusterState, node: &LogicalNodeId) -> &'a mut ManagedNode {
+    state
+        .nodes
+        .get_mut(node)
+        .expect("the action's preconditions hold")
 }

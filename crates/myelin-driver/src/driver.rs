@@ -1,11 +1,6 @@
 //! The loop: fold, expire, plan, apply.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    mem,
-    sync::Arc,
-    time::SystemTime,
-};
+use std::{collections::BTreeMap, mem, sync::Arc, time::SystemTime};
 
 use myelin_decider::{Explanation, Planner, ReconcilePlan};
 use myelin_reducer::Ignored;
@@ -71,7 +66,8 @@ pub struct ClusterDriver {
     pub(crate) retry: Arc<RetryPolicy>,
     /// Present from the first accepted shape on: without one nothing is desired, and nothing undesired.
     pub(crate) planner: Option<Planner>,
-    pub(crate) touched: BTreeSet<LogicalNodeId>,
+    /// Nodes to look at in the next pass; may hold a node more than once.
+    pub(crate) touched: Vec<LogicalNodeId>,
     pub(crate) effects: Effects,
     pub(crate) counters: Counters,
     pub(crate) now: SystemTime,
@@ -97,7 +93,7 @@ impl ClusterDriver {
             desired: None,
             retry: Arc::default(),
             planner: None,
-            touched: BTreeSet::new(),
+            touched: Vec::new(),
             effects: Effects::default(),
             counters: Counters::default(),
             now: SystemTime::UNIX_EPOCH,
@@ -158,6 +154,7 @@ impl ClusterDriver {
         } else {
             Some(self.now)
         };
+        sort_once(&mut self.effects.changed.nodes);
         mem::take(&mut self.effects)
     }
 
@@ -167,7 +164,8 @@ impl ClusterDriver {
         let Some(mut planner) = self.planner.take() else {
             return false;
         };
-        let touched = mem::take(&mut self.touched);
+        let mut touched = mem::take(&mut self.touched);
+        sort_once(&mut touched);
         self.counters.passes += 1;
         self.counters.looked_at += touched.len() as u64;
         let mut plan = planner.plan(&self.state, touched, self.now);
@@ -259,7 +257,7 @@ impl ClusterDriver {
             converged: evaluated && planner.is_settled(&self.state),
             generation: desired.generation,
             observed_generation,
-            unsettled: planner.unsettled().count(),
+            unsettled: planner.n_unsettled(),
         }
     }
 
@@ -270,4 +268,10 @@ impl ClusterDriver {
             None => Explanation::Unknown,
         }
     }
+}
+
+/// Sorts and drops repetitions. What is folded comes nearly sorted, which makes this nearly linear.
+fn sort_once(nodes: &mut Vec<LogicalNodeId>) {
+    nodes.sort_unstable();
+    nodes.dedup();
 }

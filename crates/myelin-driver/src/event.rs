@@ -1,6 +1,6 @@
 //! The boundary of the loop: one closed enum in, one struct of duties out.
 
-use std::{collections::BTreeSet, fmt, time::SystemTime};
+use std::{fmt, time::SystemTime};
 
 use myelin_shape::{LogicalNodeId, NodeAttemptId, NodeGroupId, OperationId};
 use myelin_state::{NodeManagerCommand, NodeObservation, OperatorRequest};
@@ -77,8 +77,8 @@ impl fmt::Display for Submission {
 /// What changed, for a store to commit before anything is submitted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Changed {
-    /// Nodes whose records changed, appeared or went.
-    pub nodes: BTreeSet<LogicalNodeId>,
+    /// Nodes whose records changed, appeared or went; sorted, each once.
+    pub nodes: Vec<LogicalNodeId>,
     /// Whether anything of the state beside its nodes changed.
     pub cluster: bool,
     /// Whether the desired shape changed.

@@ -125,8 +125,9 @@ impl ClusterDriver {
         if became_ready {
             happened.push(EventKind::Ready);
         }
+        let attempt = node.attempt;
         for kind in happened {
-            self.emit(Some(id), kind);
+            self.emit_of(Some(id.clone()), Some(attempt), kind);
         }
         if became_ready {
             self.prove(id, before.repairing);
@@ -134,8 +135,8 @@ impl ClusterDriver {
     }
 
     pub(crate) fn touch(&mut self, id: &LogicalNodeId) {
-        self.touched.insert(id.clone());
-        self.effects.changed.nodes.insert(id.clone());
+        self.touched.push(id.clone());
+        self.effects.changed.nodes.push(id.clone());
     }
 
     /// A node that became ready proves its template, and a repair that did lets the brakes forget.
@@ -232,17 +233,17 @@ impl ClusterDriver {
         );
         // What was held for the pause, and what is held from now on, is decided anew.
         if let Some(planner) = &self.planner {
-            self.touched.extend(planner.unsettled().cloned());
+            self.touched.extend(planner.unsettled());
         }
     }
 
     /// Folds every deadline that is due.
     pub(crate) fn expire_due(&mut self) {
         let Some(planner) = &self.planner else { return };
-        let due: Vec<_> = planner.due(self.now).cloned().collect();
+        let due: Vec<_> = planner.due(self.now).collect();
         let policy = Arc::clone(&self.retry);
         for id in due {
-            self.touched.insert(id.clone());
+            self.touched.push(id.clone());
             let Some(node) = self.state.nodes.get_mut(&id) else {
                 continue;
             };
