@@ -31,6 +31,7 @@ pub(crate) fn verify(
 /// Starts the agent: the template's start command, or the one that comes with myelin.
 pub(crate) fn start(options: &Options, lease: &Path, record: &SessionRecord) -> io::Result<Child> {
     let mut command = match &record.boot.start_swactor_command {
+        Some(text) if record.boot.args.is_empty() => shell(text),
         Some(text) => shell(&format!("{text} \"$@\"")),
         None => agent(options, lease)?,
     };

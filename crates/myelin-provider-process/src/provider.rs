@@ -26,7 +26,7 @@ use crate::{
     image::Content,
     proc::{Family, Marks},
     session::{Session, SessionRecord, followed},
-    store::{LeaseRecord, Place, Store, lease_name, remove},
+    store::{LeaseRecord, Place, Store, lease_name},
     supervise::Context,
     tail::Tail,
 };
@@ -196,15 +196,14 @@ impl ProcessProvider {
         self.end_processes(name).await?;
         let (store, retired) = (Arc::clone(&self.store), name.to_owned());
         let (_turn, gone) = unblock(move || (turn, store.retire(&retired))).await;
-        let gone = gone?;
+        gone?;
         // Between the last look and the rename, somebody else may have started something.
         self.end_processes(name).await?;
         guard(&self.sessions).retain(|_, session| session.name != name);
-        if let Some(gone) = gone {
-            // The lease is gone whatever becomes of its files; what stays is swept at the next start.
-            if let Err(error) = unblock(move || remove(&gone)).await {
-                tracing::warn!(lease = name, %error, "cannot remove the files of a destroyed lease");
-            }
+        // The lease is gone whatever becomes of its files; what stays is swept at the next start.
+        let (store, retired) = (Arc::clone(&self.store), name.to_owned());
+        if let Err(error) = unblock(move || store.bury(&retired)).await {
+            tracing::warn!(lease = name, %error, "cannot remove the files of a destroyed lease");
         }
         Ok(())
     }

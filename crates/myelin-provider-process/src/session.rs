@@ -194,10 +194,11 @@ impl Session {
         }
     }
 
-    /// Stops the work on the session and waits until it has.
+    /// Stops the work on the session and waits until it has, to the last write.
     pub(crate) async fn halt(&self) {
         self.stop.cancel();
         self.stopped.cancelled().await;
+        drop(self.record().await);
     }
 }
 

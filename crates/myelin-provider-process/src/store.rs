@@ -15,7 +15,7 @@ use std::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use myelin_executor::ProviderError;
-use myelin_shape::{AttemptKey, check_id};
+use myelin_shape::AttemptKey;
 use myelin_state::ErrorClass;
 
 use crate::{
@@ -27,6 +27,12 @@ use crate::{
 
 /// Our records are far smaller; more is something else.
 const MAX_RECORD: u64 = 4 * 1024 * 1024;
+
+/// The longest slot: a group's id and an index. With the rest of a key it stays far below the 255 bytes of a file name.
+const MAX_NODE: usize = 63 + 1 + 10;
+
+/// Distinguishes what this process has in the making, whichever provider of it.
+static N_MADE: AtomicU64 = AtomicU64::new(0);
 
 /// What a lease says about itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,8 +59,6 @@ pub(crate) enum Place {
 pub(crate) struct Store {
     pub(crate) root: PathBuf,
     pub(crate) boot_id: String,
-    /// Distinguishes what this process has on its way.
-    n_made: AtomicU64,
 }
 
 /// Returns the error of a file operation, classified.
@@ -71,10 +75,8 @@ pub(crate) fn failed(what: &str, path: &Path, error: &io::Error) -> ProviderErro
 /// Returns the name of an attempt's lease: its directory, its handle, and the mark on its processes.
 pub(crate) fn lease_name(key: &AttemptKey) -> Result<String, ProviderError> {
     let node = key.node.as_str();
-    // A slot is a group's id and an index, so it may be longer than an id.
-    let (head, tail) = node.split_at(node.floor_char_boundary(63));
-    let is_safe = check_id(head).is_ok() || head.ends_with('-');
-    if !is_safe || !tail.chars().all(|c| c == '-' || c.is_ascii_digit()) || node.len() > 80 {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if !(1..=MAX_NODE).contains(&node.len()) || !node.chars().all(plain) {
         let message = format!("node {node:?} cannot name a directory");
         return Err(ProviderError::new(ErrorClass::Permanent, message));
     }
@@ -96,7 +98,6 @@ impl Store {
         let store = Self {
             root: root.canonicalize().map_err(at)?,
             boot_id: boot_id().map_err(Error::BootId)?,
-            n_made: AtomicU64::new(0),
         };
         store.sweep().map_err(at)?;
         Ok(store)
@@ -106,18 +107,24 @@ impl Store {
         self.root.join(name)
     }
 
-    /// Returns a path for something on its way, which tells whose it is.
-    fn on_its_way(&self, prefix: &str, name: &str) -> PathBuf {
+    /// Returns a path for a lease in the making, which tells whose it is.
+    fn in_the_making(&self, name: &str) -> PathBuf {
         let pid = std::process::id();
         let myself = i32::try_from(pid).ok();
         let start = myself.and_then(|pid| ProcessId::of(&self.boot_id, pid));
         let start = start.map_or(0, |myself| myself.start_time);
-        let number = self.n_made.fetch_add(1, Ordering::Relaxed);
-        self.root
-            .join(format!(".{prefix}-{pid}-{start}-{number}-{name}"))
+        let number = N_MADE.fetch_add(1, Ordering::Relaxed);
+        let name = format!(".new-{pid}-{start}-{number}-{name}");
+        self.root.join(name)
     }
 
-    /// Removes what processes that are gone had on its way.
+    /// Returns where a destroyed lease waits for its removal. The same for every try, so that the next try ends what a
+    /// dropped one left.
+    fn tombstone(&self, name: &str) -> PathBuf {
+        self.root.join(format!(".gone-{name}"))
+    }
+
+    /// Removes what was half made by processes that are gone, and what was half destroyed.
     fn sweep(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.root)? {
             let entry = entry?;
@@ -131,10 +138,13 @@ impl Store {
     }
 
     fn is_stale(&self, name: &str) -> bool {
-        let mut parts = name.split('-');
-        if !matches!(parts.next(), Some(".new" | ".gone")) {
-            return false;
+        if name.starts_with(".gone-") {
+            return true;
         }
+        let Some(parts) = name.strip_prefix(".new-") else {
+            return false;
+        };
+        let mut parts = parts.split('-');
         let pid = parts.next().and_then(|pid| pid.parse().ok());
         let start_time = parts.next().and_then(|start| start.parse().ok());
         let (Some(pid), Some(start_time)) = (pid, start_time) else {
@@ -198,7 +208,7 @@ impl Store {
         if let Some(existing) = self.existing(&name, &record)? {
             return Ok(existing);
         }
-        let new = self.on_its_way("new", &name);
+        let new = self.in_the_making(&name);
         let made = make(&new, &record, content, wanted);
         let made = made.and_then(|()| self.publish(&new, &name));
         if made != Ok(true) {
@@ -248,14 +258,21 @@ impl Store {
         }
     }
 
-    /// Takes a lease from its place; `None` when none is there. What is returned waits for [`remove`].
-    pub(crate) fn retire(&self, name: &str) -> Result<Option<PathBuf>, ProviderError> {
-        let (path, gone) = (self.path(name), self.on_its_way("gone", name));
-        match fs::rename(&path, &gone) {
-            Ok(()) => Ok(Some(gone)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(failed("cannot retire", &path, &error)),
+    /// Takes a lease from its place, where there is one. Its files wait for [`Self::bury`].
+    pub(crate) fn retire(&self, name: &str) -> Result<(), ProviderError> {
+        let (path, tombstone) = (self.path(name), self.tombstone(name));
+        let at = |error: io::Error| failed("cannot retire", &path, &error);
+        // A lease of that name may have been destroyed before.
+        remove(&tombstone).map_err(at)?;
+        match fs::rename(&path, &tombstone) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other.map_err(at),
         }
+    }
+
+    /// Removes the files of a retired lease.
+    pub(crate) fn bury(&self, name: &str) -> io::Result<()> {
+        remove(&self.tombstone(name))
     }
 }
 
@@ -285,7 +302,7 @@ fn is_taken(error: &io::Error) -> bool {
 }
 
 /// Removes a directory, also one whose owner took its permissions away.
-pub(crate) fn remove(path: &Path) -> io::Result<()> {
+fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             permit(path)?;

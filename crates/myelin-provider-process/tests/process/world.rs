@@ -26,8 +26,8 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use myelin_api::JoinSecret;
 use myelin_executor::{
-    Bootstrap as _, BootstrapSink, BootstrapUpdate, CreateRequest, OutputLine, Provider as _,
-    StartRequest,
+    Bootstrap, BootstrapSink, BootstrapUpdate, CreateRequest, FoundSession, OutputLine,
+    Provider as _, StartRequest,
 };
 use myelin_membership::{Handle, Listener, Timing};
 use myelin_provider_process::{JoinSource, Options, ProcessProvider};
@@ -74,10 +74,13 @@ pub(crate) fn new_cluster() -> ClusterUid {
     ClusterUid(bytes)
 }
 
+/// A session's stage with its number and its message.
+type Report = (BootstrapSessionId, u64, BootstrapStage, Option<String>);
+
 /// Keeps all reports of all sessions.
 #[derive(Debug, Default)]
 pub(crate) struct Reports {
-    stages: Mutex<Vec<(BootstrapSessionId, u64, BootstrapStage, Option<String>)>>,
+    stages: Mutex<Vec<Report>>,
     lines: Mutex<Vec<OutputLine>>,
     changed: Notify,
 }
@@ -239,6 +242,12 @@ impl World {
         }
     }
 
+    /// Returns the live session of an attempt.
+    pub(crate) async fn session(&self, start: &StartRequest) -> Option<FoundSession> {
+        let found = Bootstrap::find(&*self.provider, &start.key, &start.lease);
+        found.await.unwrap()
+    }
+
     pub(crate) async fn event(&mut self) -> NodeEvent {
         soon("an observation", self.told.recv())
             .await
@@ -261,7 +270,9 @@ impl Drop for World {
             if left.is_empty() {
                 return;
             }
-            left.into_iter().for_each(|pid| signal(pid, Signal::KILL));
+            for pid in left {
+                signal(pid, Signal::KILL);
+            }
             std::thread::sleep(Duration::from_millis(10));
         }
     }
