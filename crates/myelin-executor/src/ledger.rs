@@ -9,7 +9,7 @@
 //!
 //! Reading order: [`Ledger`], [`Admission`], [`Expiry`], [`Ended`].
 
-use std::{collections::HashMap, sync::Arc, time::SystemTime};
+use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
 use myelin_shape::{LogicalNodeId, NodeAttemptId, OperationId, ProviderKind};
 use myelin_state::{OperationKind, OperationOutcome};
@@ -80,10 +80,11 @@ struct Attempt {
     provider: Option<ProviderKind>,
 }
 
-/// Every attempt's newest operation. One per run, since attempt ids are unique within a run.
+/// Every attempt's newest operation. One per run, since attempt ids are unique within a run; a tree, since
+/// ids are given out in order and neighbours are worked on together.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    attempts: HashMap<NodeAttemptId, Attempt>,
+    attempts: BTreeMap<NodeAttemptId, Attempt>,
 }
 
 impl Ledger {
