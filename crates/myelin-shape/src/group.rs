@@ -159,7 +159,7 @@ impl NodeTemplate {
     ///
     /// # Panics
     ///
-    /// If a path is no UTF-8, which [`validate`](crate::validate) refuses.
+    /// If a path is no UTF-8, which [`validate`](crate::validate()) refuses.
     pub fn digest(&self) -> String {
         let bytes = serde_json::to_vec(self).expect("keys are strings, and paths are UTF-8");
         blake3::hash(&bytes).to_hex()[..32].into()

@@ -18,7 +18,7 @@ macro_rules! string_id {
         pub struct $name(#[schemars(with = "String")] SmolStr);
 
         impl $name {
-            /// Wraps the text as it is; [`validate`](crate::validate) checks the grammar where one applies.
+            /// Wraps the text as it is; [`validate`](crate::validate()) checks the grammar where one applies.
             pub fn new(text: impl Into<SmolStr>) -> Self {
                 Self(text.into())
             }
