@@ -65,17 +65,21 @@ pub(crate) struct Past {
     pub(crate) maybe_made_at: Option<SystemTime>,
 }
 
+impl Call<'_> {
+    /// Returns whether something may exist already. The driver says so; a driver that forgot is not believed.
+    fn must_look_first(&self, terms: Terms) -> bool {
+        terms.mode == LeaseMode::AdoptOnly
+            || terms.unsettled_since.is_some()
+            || self.past.maybe_made_at.is_some()
+            || self.past.late.is_some()
+    }
+}
+
 /// Whether the attempt may make something, and since when an earlier outcome is unknown.
 #[derive(Clone, Copy, Debug)]
 struct Terms {
     mode: LeaseMode,
     unsettled_since: Option<SystemTime>,
-}
-
-impl Terms {
-    fn must_look_first(self) -> bool {
-        self.mode == LeaseMode::AdoptOnly || self.unsettled_since.is_some()
-    }
 }
 
 impl Backend {
@@ -178,7 +182,7 @@ impl Backend {
             .digest
             .as_ref()
             .expect("a create comes with its template's digest");
-        if terms.must_look_first() {
+        if call.must_look_first(terms) {
             if let Some(outcome) = self.find_lease(call, digest, terms).await {
                 return outcome;
             }
@@ -307,7 +311,7 @@ impl Backend {
         request: &StartRequest,
         terms: Terms,
     ) -> OperationOutcome {
-        if terms.must_look_first() {
+        if call.must_look_first(terms) {
             if let Some(outcome) = self.find_session(call, request, terms).await {
                 return outcome;
             }

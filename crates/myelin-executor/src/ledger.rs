@@ -163,7 +163,7 @@ impl Ledger {
         }
     }
 
-    /// Returns when the last such call ended. "Not found" proves nothing within a settle window of it.
+    /// Returns when the last such call ended, unless the attempt knows by now what it made. "Not found" proves nothing within a settle window of it.
     pub fn maybe_made_at(&self, attempt: NodeAttemptId) -> Option<SystemTime> {
         self.attempts.get(&attempt)?.maybe_made_at
     }
@@ -286,6 +286,7 @@ impl Attempt {
         let outcome = answer.unwrap_or_else(|| given_up(kind, "stopped"));
         if settles(&outcome) {
             self.late = None;
+            self.maybe_made_at = None;
         }
         self.progress = Progress::Over(outcome.clone());
         Ended {

@@ -261,6 +261,21 @@ async fn lost_reply_is_adopted_once_the_lease_shows() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn create_after_an_ambiguous_one_looks_first_even_if_not_told_to() {
+    let mut rig = Rig::new();
+    rig.world.script(CallKind::Create, Step::LoseReply);
+    assert_snapshot!(rig.perform(0, create()).await, @"1.0 ambiguous: reply lost");
+    assert_snapshot!(rig.perform(1, create()).await, @"1.1 created lease-1");
+    assert_eq!(rig.world.n_calls(CallKind::Create), 1);
+    rig.perform(2, start(rig.lease())).await;
+    assert_eq!(
+        rig.world.n_calls(CallKind::FindSession),
+        0,
+        "that is settled"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn create_lost_after_the_first_window_opens_a_window_of_its_own() {
     let mut rig = Rig::new();
     rig.world.set_settle_window(30 * SECOND);
