@@ -17,7 +17,7 @@ pub fn never() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799)
 }
 
-/// Adds a duration to a time for a deadline that must be stored; [`never`] if that cannot be represented.
+/// Adds a duration to a time for a deadline that must be stored; [`never()`] if that cannot be represented.
 pub fn deadline(time: SystemTime, delay: Duration) -> SystemTime {
     after(time, delay).map_or_else(never, |deadline| deadline.min(never()))
 }
