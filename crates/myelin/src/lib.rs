@@ -1,6 +1,7 @@
 //! Declare the cluster you want; myelin leases, boots, joins and keeps it so.
 //!
-//! Reading order: the [module `file`](mod@file), the cluster as people write it.
+//! Reading order: the [module `file`](mod@file), the cluster as people write it; [`runtime`], the loop at work; [`view`],
+//! what is shown of it; [`state_dir`] and [`control`], how other processes find and ask it; [`cli`], the command.
 //!
 //! ```
 //! use myelin::file::{Format, parse};
@@ -10,4 +11,10 @@
 //! # Ok::<(), myelin::file::FileErrors>(())
 //! ```
 
+pub mod cli;
+pub mod control;
 pub mod file;
+pub mod host;
+pub mod runtime;
+pub mod state_dir;
+pub mod view;

@@ -1,3 +1,7 @@
 //! The `myelin` command.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    myelin::cli::run(std::env::args_os())
+}

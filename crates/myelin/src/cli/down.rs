@@ -1,0 +1,192 @@
+//! `down`: to the last lease, by the providers' lists.
+
+use std::{sync::Arc, time::Duration};
+
+use myelin_executor::{FoundLease, Provider};
+use myelin_shape::ClusterUid;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::{
+    control::{self, Reply, Request},
+    file,
+    host::{self, list_leases},
+    state_dir::{Lock, StateDir},
+};
+
+use super::{
+    Outcome,
+    args::{DownArgs, Globals},
+    ask,
+    connect::{self, Loop},
+    failure::Failure,
+    output::{self, note},
+    table, time,
+};
+
+/// How often it is looked whether a loop has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+pub(super) async fn down(globals: &Globals, args: DownArgs) -> Outcome {
+    let mut state = match &args.file.file {
+        Some(path) => connect::state_of(globals, file::load(path)?.run)?,
+        None => connect::state(globals)?,
+    };
+    if !state.path().is_dir() {
+        output::print(&format!(
+            "nothing is there: {} does not exist\n",
+            state.path().display()
+        ))?;
+        return Ok(0);
+    }
+    state.create()?;
+    let deadline = Instant::now() + args.timeout;
+    let looped = Loop::find(&state).await?;
+    // Without a loop the run is ours from here on, so that none starts while we look.
+    let lock = match &looped {
+        Some(_) => None,
+        None => Some(state.lock()?),
+    };
+    let providers = host::providers_for_cleanup(&state)?;
+    let leases = found(&providers, &state).await?;
+    if leases.is_empty() && looped.is_none() {
+        forget(&state)?;
+        output::print("nothing is left to remove\n")?;
+        return Ok(0);
+    }
+    note(listing(&leases));
+    if !args.yes {
+        ask::confirm(&format!("Remove {}?", machines(leases.len())))?;
+    }
+    let n_before = leases.len();
+    let lock = match (looped, lock) {
+        (Some(looped), _) => end_loop(looped, &state, deadline).await?,
+        (None, Some(lock)) => lock,
+        (None, None) => state.lock()?,
+    };
+    sweep(&providers, &state, deadline).await?;
+    drop(lock);
+    output::print(&format!(
+        "removed {}; nothing is left\n",
+        machines(n_before)
+    ))?;
+    Ok(0)
+}
+
+/// Returns how many machines, in words.
+pub(super) fn machines(n: usize) -> String {
+    match n {
+        1 => "1 machine".to_owned(),
+        n => format!("{n} machines"),
+    }
+}
+
+/// Returns a list of machines for people.
+pub(super) fn listing(leases: &[FoundLease]) -> String {
+    let rows = leases.iter().map(|lease| {
+        let made = jiff::Timestamp::try_from(lease.created_at).unwrap_or(jiff::Timestamp::MAX);
+        vec![
+            lease.key.node.to_string(),
+            lease.key.attempt.to_string(),
+            lease.lease.provider.to_string(),
+            time::ago(made),
+            lease.lease.lease_id.to_string(),
+        ]
+    });
+    table::table(&["NODE", "ATTEMPT", "PROVIDER", "AGE", "LEASE"], rows)
+}
+
+fn clusters(state: &StateDir) -> Result<Vec<ClusterUid>, Failure> {
+    let records = state.clusters()?;
+    Ok(records.into_iter().map(|record| record.cluster).collect())
+}
+
+async fn found(
+    providers: &[Arc<dyn Provider>],
+    state: &StateDir,
+) -> Result<Vec<FoundLease>, Failure> {
+    let leases = list_leases(providers, &clusters(state)?).await;
+    leases.map_err(|error| {
+        Failure::new(format!("cannot list the machines: {error}"))
+            .hint("nothing was removed; try again when the provider answers")
+    })
+}
+
+/// Lets a loop take its cluster down, and waits until it has ended. Returns the run, which is ours then.
+async fn end_loop(mut looped: Loop, state: &StateDir, deadline: Instant) -> Result<Lock, Failure> {
+    match looped.ask(Request::Down {}).await {
+        // It ended before it answered, which is what was wanted.
+        Ok(Reply::Done { .. }) | Err(control::Error::Ended) => {}
+        Ok(other) => return Err(connect::unexpected(&other)),
+        Err(error) => return Err(error.into()),
+    }
+    drop(looped);
+    loop {
+        match state.lock() {
+            Ok(lock) => return Ok(lock),
+            Err(crate::state_dir::Error::Held { pid }) if Instant::now() >= deadline => {
+                let pid = pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
+                return Err(
+                    Failure::new(format!("the loop{pid} is still removing machines"))
+                        .hint("`myelin nodes` shows which, `myelin explain NODE` why"),
+                );
+            }
+            Err(crate::state_dir::Error::Held { .. }) => sleep(LOOK_EVERY).await,
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Removes every lease of every cluster ever begun here, and forgets the clusters.
+async fn sweep(
+    providers: &[Arc<dyn Provider>],
+    state: &StateDir,
+    deadline: Instant,
+) -> Result<(), Failure> {
+    loop {
+        let left = found(providers, state).await?;
+        if left.is_empty() {
+            return forget(state);
+        }
+        let failed = remove(providers, left, deadline).await;
+        if let Some((node, why)) = failed
+            && Instant::now() >= deadline
+        {
+            return Err(
+                Failure::new(format!("cannot remove the machine of {node}: {why}"))
+                    .hint("`myelin down` again goes on with what is left"),
+            );
+        }
+        sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Removes leases, all at once. Returns the last failure.
+async fn remove(
+    providers: &[Arc<dyn Provider>],
+    leases: Vec<FoundLease>,
+    deadline: Instant,
+) -> Option<(String, String)> {
+    let mut removals = tokio::task::JoinSet::new();
+    for found in leases {
+        let kind = &found.lease.provider;
+        let Some(provider) = providers.iter().find(|it| it.kind() == *kind).cloned() else {
+            continue;
+        };
+        removals.spawn(async move {
+            let destroyed = timeout_at(deadline, provider.destroy(&found.lease)).await;
+            let why = match destroyed {
+                Ok(Ok(())) => return None,
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => "it took too long".to_owned(),
+            };
+            Some((found.key.node.to_string(), why))
+        });
+    }
+    removals.join_all().await.into_iter().flatten().last()
+}
+
+fn forget(state: &StateDir) -> Result<(), Failure> {
+    state.forget_clusters(&clusters(state)?)?;
+    state.remove_run_file();
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! What a command that failed says.
+
+use std::fmt;
+
+use crate::{control, file::FileErrors, host, runtime, state_dir};
+
+/// A failed command: what went wrong, what to do about it, and the exit status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    code: u8,
+    message: String,
+    hint: Option<String>,
+    /// Whether the message is complete, its hint included.
+    whole: bool,
+}
+
+impl Failure {
+    pub(super) fn new(message: impl Into<String>) -> Self {
+        Self {
+            code: 1,
+            message: message.into(),
+            hint: None,
+            whole: false,
+        }
+    }
+
+    /// Returns the exit status.
+    pub(super) fn status(&self) -> u8 {
+        self.code
+    }
+
+    pub(super) fn code(mut self, code: u8) -> Self {
+        self.code = code;
+        self
+    }
+
+    pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.whole {
+            return f.write_str(&self.message);
+        }
+        writeln!(f, "error: {}", self.message.trim_end())?;
+        match &self.hint {
+            Some(hint) => writeln!(f, "hint: {hint}"),
+            None => writeln!(f, "hint: `myelin --help` lists the commands; -v logs more"),
+        }
+    }
+}
+
+impl From<FileErrors> for Failure {
+    fn from(errors: FileErrors) -> Self {
+        Self {
+            whole: true,
+            ..Self::new(errors.to_string())
+        }
+    }
+}
+
+impl From<state_dir::Error> for Failure {
+    fn from(error: state_dir::Error) -> Self {
+        let hint = match &error {
+            state_dir::Error::NoHome => "say where with --state-dir",
+            state_dir::Error::Held { .. } => {
+                "`myelin apply FILE` changes what it wants, `myelin down` ends it; another `run:` number in the file makes another cluster"
+            }
+            state_dir::Error::Io { .. } => "--state-dir chooses another directory",
+            state_dir::Error::Foreign(_) => "choose a directory of your own with --state-dir",
+            state_dir::Error::Damaged { .. } => {
+                "if no `myelin` runs there, move the file away; machines may be left behind"
+            }
+            state_dir::Error::Random(_) => "try again",
+        };
+        Self::new(error.to_string()).hint(hint)
+    }
+}
+
+impl From<host::Error> for Failure {
+    fn from(error: host::Error) -> Self {
+        let hint = match error {
+            host::Error::State(error) => return error.into(),
+            host::Error::Listener(_) => "--listen 127.0.0.1:0 takes any free port",
+            host::Error::Provider(_) | host::Error::Socket { .. } => {
+                "--state-dir chooses another directory"
+            }
+            host::Error::Program(_) => "run `myelin` from a path that still exists",
+            host::Error::Random(_) => "try again",
+        };
+        Self::new(error.to_string()).hint(hint)
+    }
+}
+
+impl From<runtime::Error> for Failure {
+    fn from(error: runtime::Error) -> Self {
+        control::Failure::from(error).into()
+    }
+}
+
+impl From<control::Failure> for Failure {
+    fn from(failure: control::Failure) -> Self {
+        let error = Self::new(failure.message);
+        match failure.hint {
+            Some(hint) => error.hint(hint),
+            None => error,
+        }
+    }
+}
+
+impl From<control::Error> for Failure {
+    fn from(error: control::Error) -> Self {
+        let hint = match error {
+            control::Error::Failure(failure) => return failure.into(),
+            control::Error::NotRunning(_) => "start one with `myelin up`",
+            control::Error::Ended | control::Error::Late => {
+                "`myelin status` says whether it still runs"
+            }
+            control::Error::Malformed(_) => "use the `myelin` that runs the loop",
+        };
+        Self::new(error.to_string()).hint(hint)
+    }
+}

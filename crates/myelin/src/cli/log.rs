@@ -1,0 +1,73 @@
+//! Logs, on standard error.
+
+use std::io::{self, Write};
+
+use indicatif::MultiProgress;
+use tracing_subscriber::{EnvFilter, fmt::MakeWriter};
+
+use super::args::{Globals, LogFormat};
+
+/// The live view, which log lines must not tear.
+static LIVE: std::sync::OnceLock<MultiProgress> = std::sync::OnceLock::new();
+
+/// Returns the one live view of the process.
+pub(super) fn live() -> &'static MultiProgress {
+    LIVE.get_or_init(MultiProgress::new)
+}
+
+/// Starts logging: warnings, more with `-v`, or what `MYELIN_LOG` says.
+pub(super) fn init(globals: &Globals) {
+    let level = match globals.verbose {
+        0 => "warn",
+        1 => "info",
+        2 => "debug",
+        _ => "trace",
+    };
+    let filter = EnvFilter::try_from_env("MYELIN_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(Stderr);
+    let started = match globals.log_format {
+        LogFormat::Json => builder.json().try_init(),
+        LogFormat::Text => builder
+            .with_ansi(super::output::colours_stderr())
+            .try_init(),
+    };
+    // A second start in one process, as in tests, keeps the first.
+    drop(started);
+}
+
+/// Standard error, above the live view if there is one.
+struct Stderr;
+
+struct Line(Vec<u8>);
+
+impl<'a> MakeWriter<'a> for Stderr {
+    type Writer = Line;
+
+    fn make_writer(&'a self) -> Line {
+        Line(Vec::new())
+    }
+}
+
+impl Write for Line {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let write = || io::stderr().write_all(&self.0);
+        // A closed terminal reads no logs.
+        let _ = match LIVE.get() {
+            Some(live) => live.suspend(write),
+            None => write(),
+        };
+    }
+}

@@ -1,0 +1,257 @@
+//! What `up` shows while it works: a live view on a terminal, plain lines elsewhere.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, IsTerminal as _},
+    time::Duration,
+};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    runtime::Handle,
+    view::{EventView, GroupView, NodeView},
+};
+
+use super::{
+    log,
+    output::{self, Style},
+    read, table, time,
+};
+
+/// The live view is drawn at most this often.
+const DRAW_EVERY: Duration = Duration::from_millis(100);
+
+/// And at least this often, since it shows times that are left.
+const DRAW_AT_LEAST: Duration = Duration::from_secs(1);
+
+/// How many nodes the live view shows.
+const MAX_MOVING: usize = 12;
+
+/// How many events are told at once.
+const MAX_TOLD: usize = 1000;
+
+/// Returns whether both streams are a terminal's.
+pub(super) fn is_live() -> bool {
+    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+    !dumb && io::stdout().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Shows progress until `done`, then what has happened last, and clears what was only for the moment.
+pub(super) async fn show(handle: Handle, live: bool, done: CancellationToken) {
+    let mut teller = Teller::new(handle.clone(), live);
+    let view = live.then(|| LiveView::new(handle.clone()));
+    let mut pulse = handle.pulse();
+    loop {
+        let began = Instant::now();
+        teller.tell().await;
+        if let Some(view) = &view {
+            view.draw().await;
+        }
+        if done.is_cancelled() {
+            return;
+        }
+        // Ten times what it took, so that showing never costs more than a tenth.
+        let pause = DRAW_EVERY.max(began.elapsed() * 10);
+        tokio::select! {
+            () = done.cancelled() => continue,
+            () = sleep(pause) => {}
+        }
+        tokio::select! {
+            () = done.cancelled() => {}
+            _ = timeout(DRAW_AT_LEAST, pulse.changed()) => {}
+        }
+    }
+}
+
+/// Tells what happened, a line each.
+struct Teller {
+    handle: Handle,
+    live: bool,
+    style: Style,
+    last: u64,
+    brakes: BTreeMap<String, bool>,
+}
+
+impl Teller {
+    fn new(handle: Handle, live: bool) -> Self {
+        Self {
+            handle,
+            live,
+            style: Style::stdout(),
+            last: 0,
+            brakes: BTreeMap::new(),
+        }
+    }
+
+    async fn tell(&mut self) {
+        while let Ok(events) = self.handle.events(None, Some(self.last), MAX_TOLD).await {
+            for event in &events {
+                self.last = event.sequence;
+                if let Some(text) = told(event, self.live) {
+                    let node = event.node.as_deref().unwrap_or("run");
+                    self.say(&time::clock(event.at), node, &text);
+                }
+            }
+            if events.len() < MAX_TOLD {
+                break;
+            }
+        }
+        if let Ok((groups, _, _)) = self.handle.progress(0).await {
+            self.tell_brakes(&groups);
+        }
+    }
+
+    fn tell_brakes(&mut self, groups: &[GroupView]) {
+        for group in groups {
+            let was_on = self.brakes.insert(group.group.clone(), group.brake.on);
+            let text = match (was_on.unwrap_or(false), group.brake.on) {
+                (false, true) => format!("brake on: {}", read::brake(&group.brake)),
+                (true, false) => "brake off: repairing at full speed again".to_owned(),
+                (true, true) | (false, false) => continue,
+            };
+            self.say(&time::clock(jiff::Timestamp::now()), &group.group, &text);
+        }
+    }
+
+    fn say(&self, at: &str, of: &str, text: &str) {
+        let line = format!("{} {of} {text}\n", self.style.dim(at));
+        let print = || output::print(&line);
+        // A closed terminal is noticed by its signal.
+        let _ = if self.live {
+            log::live().suspend(print)
+        } else {
+            print()
+        };
+    }
+}
+
+/// Returns what is told of an event; nothing of the steps between, and less where they are seen anyway.
+fn told(event: &EventView, live: bool) -> Option<String> {
+    let plain = |text: &str| Some(text.to_owned());
+    match event.code.as_str() {
+        "advanced" if !live => match event.stage.as_deref() {
+            Some("LeaseCreated") => plain("leased"),
+            Some("BootstrapRunning") => plain("booting"),
+            _ => None,
+        },
+        "ready" | "destroyed" | "expired" | "heard" if !live => Some(event.text.clone()),
+        "restarted" if !live => {
+            let attempt = event.attempt.unwrap_or_default();
+            Some(format!("starting anew as attempt {attempt}"))
+        }
+        "reaped" if !live => plain("removed"),
+        "delete_began" if !live || !event.text.ends_with("no longer desired") => {
+            Some(event.text.clone())
+        }
+        "desired_accepted" if event.text == "desired generation 1 accepted" => None,
+        "silent" | "attempt_failed" | "effect_failed" | "quarantined" | "refused" | "paused"
+        | "resumed" | "operator_asked" | "desired_accepted" => Some(event.text.clone()),
+        _ => None,
+    }
+}
+
+/// A block of lines that is drawn again and again.
+struct LiveView {
+    handle: Handle,
+    bar: ProgressBar,
+    style: Style,
+}
+
+impl LiveView {
+    fn new(handle: Handle) -> Self {
+        let live = log::live();
+        live.set_draw_target(ProgressDrawTarget::stderr());
+        let bar = live.add(ProgressBar::new_spinner());
+        let style = ProgressStyle::with_template("{msg}").expect("the template is well-formed");
+        bar.set_style(style);
+        Self {
+            handle,
+            bar,
+            style: Style::stderr(),
+        }
+    }
+
+    async fn draw(&self) {
+        let Ok((groups, nodes, n_unsettled)) = self.handle.progress(MAX_MOVING).await else {
+            return;
+        };
+        let width = width();
+        let mut lines: Vec<_> = groups
+            .iter()
+            .map(|it| group_line(it, self.style, width))
+            .collect();
+        lines.extend(nodes.iter().map(|it| node_line(it, self.style, width)));
+        if n_unsettled > nodes.len() {
+            lines.push(format!("  and {} more", n_unsettled - nodes.len()));
+        }
+        self.bar.set_message(lines.join("\n"));
+    }
+}
+
+impl Drop for LiveView {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn width() -> usize {
+    let size = rustix::termios::tcgetwinsize(io::stderr());
+    size.map_or(80, |size| usize::from(size.ws_col)).max(40)
+}
+
+/// The width of the bar of a group.
+const BAR: usize = 20;
+
+fn group_line(group: &GroupView, style: Style, width: usize) -> String {
+    let total = usize::try_from(group.desired.max(1)).unwrap_or(1);
+    let ready = usize::try_from(group.ready).unwrap_or(0);
+    let full = ready.saturating_mul(BAR) / total;
+    let bar = format!(
+        "{}{}",
+        "█".repeat(full.min(BAR)),
+        "░".repeat(BAR - full.min(BAR))
+    );
+    let counts = format!("{}/{} ready", group.ready, group.desired);
+    let moving = read::moving(group);
+    let plain = format!("{:<12} {BAR} {counts:<14} {moving}", group.group)
+        .chars()
+        .count()
+        + BAR;
+    let moving = cut(
+        &moving,
+        moving
+            .chars()
+            .count()
+            .saturating_sub(plain.saturating_sub(width)),
+    );
+    let done = group.ready == group.desired && group.leaving == 0;
+    let bar = if done {
+        style.good(&bar)
+    } else {
+        style.paint("36", &bar)
+    };
+    format!(
+        "{} {bar} {counts:<14} {}",
+        style.bold(&format!("{:<12}", group.group)),
+        style.dim(&moving)
+    )
+}
+
+fn node_line(node: &NodeView, style: Style, width: usize) -> String {
+    let head = format!("  {:<14} ", node.node);
+    let state = format!("{:<12}", node.state);
+    let room = width.saturating_sub(head.chars().count() + state.chars().count() + 1);
+    let why = cut(&table::why(node), room);
+    format!("{head}{} {why}", style.state(&node.state, &state))
+}
+
+fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(width.saturating_sub(1)).collect();
+    kept + "…"
+}

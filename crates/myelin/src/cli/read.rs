@@ -1,0 +1,331 @@
+//! The readers.
+
+use std::{fmt::Write as _, time::Duration};
+
+use crate::{
+    control::{self, Reply, Request},
+    view::{BrakeView, EventView, ExplainView, GroupView, OutputView, StatusView},
+};
+
+use super::{
+    Outcome,
+    args::{EventsArgs, Globals, LogsArgs, NodeReadArgs, OutputArgs},
+    connect::{Loop, ask, unexpected},
+    output::{self, Style},
+    table, time,
+};
+
+/// How long a follower waits at the loop before it asks again.
+const FOLLOW_FOR: Duration = Duration::from_secs(20);
+
+/// How many events a follower takes at once.
+const MAX_FOLLOWED: usize = 1000;
+
+pub(super) async fn status(globals: &Globals, args: OutputArgs) -> Outcome {
+    let mut looped = Loop::connect(globals).await?;
+    let view = ask!(looped, Request::Status {}, Reply::Status(view) => view);
+    output::result(args.output, &view, || status_text(&view, Style::stdout()))?;
+    Ok(0)
+}
+
+fn status_text(view: &StatusView, style: Style) -> String {
+    let word = match (view.leaving, view.paused, view.converged) {
+        (true, ..) => style.warn("being taken down"),
+        (_, true, _) => style.warn("paused"),
+        (_, _, true) => style.good("converged"),
+        (..) => style.paint("36", "converging"),
+    };
+    let mut text = format!(
+        "run {}: {word}, generation {}, for {} (pid {})\n",
+        view.run,
+        view.generation,
+        time::ago(view.since),
+        view.pid
+    );
+    if view.brake.on {
+        let _ = writeln!(
+            text,
+            "{}",
+            style.bad(&format!("brake of the run: {}", brake(&view.brake)))
+        );
+    }
+    for provider in &view.providers {
+        for (message, until) in &provider.no_capacity {
+            let (name, left) = (&provider.provider, time::left(*until));
+            let _ = writeln!(
+                text,
+                "{name} has no capacity: {message} (asked again in {left})"
+            );
+        }
+    }
+    text.push('\n');
+    let rows = view.groups.iter().map(|group| {
+        vec![
+            group.group.clone(),
+            format!("{}/{}", group.ready, group.desired),
+            group.provider.clone(),
+            moving(group),
+        ]
+    });
+    text + &table::table(&["GROUP", "READY", "PROVIDER", "MOVING"], rows)
+}
+
+/// Says how a brake stands.
+pub(super) fn brake(brake: &BrakeView) -> String {
+    let limit = brake.limit.unwrap_or(0);
+    format!(
+        "{} nodes failing, more than {limit}: repairing one at a time, {} under way",
+        brake.unhealthy, brake.repairs
+    )
+}
+
+/// Says what of a group is not as desired.
+pub(super) fn moving(group: &GroupView) -> String {
+    let counts = group.moving.iter();
+    let counts = counts.map(|(code, n)| format!("{n} {}", code.replace('_', " ")));
+    let mut parts: Vec<_> = counts.collect();
+    if group.leaving > 0 {
+        parts.push(format!("{} leaving", group.leaving));
+    }
+    if group.brake.on {
+        parts.push(format!("brake on: {}", brake(&group.brake)));
+    }
+    parts.join(", ")
+}
+
+pub(super) async fn nodes(globals: &Globals, args: OutputArgs) -> Outcome {
+    let mut looped = Loop::connect(globals).await?;
+    let views = ask!(looped, Request::Nodes {}, Reply::Nodes(views) => views);
+    output::result(args.output, &views, || {
+        table::nodes(&views, Style::stdout())
+    })?;
+    Ok(0)
+}
+
+pub(super) async fn explain(globals: &Globals, args: NodeReadArgs) -> Outcome {
+    let mut looped = Loop::connect(globals).await?;
+    let request = Request::Explain { node: args.node };
+    let view = ask!(looped, request, Reply::Explain(view) => view);
+    output::result(args.output.output, &view, || {
+        explain_text(&view, Style::stdout())
+    })?;
+    Ok(0)
+}
+
+/// Returns everything about a node, for people.
+pub(super) fn explain_text(view: &ExplainView, style: Style) -> String {
+    let node = &view.node;
+    let mut text = format!(
+        "{}: {}\n",
+        style.bold(&node.node),
+        style.state(&node.state, &node.state)
+    );
+    let mut row = |name: &str, value: String| {
+        if !value.is_empty() {
+            let _ = writeln!(text, "  {name:<12} {value}");
+        }
+    };
+    row("why", node.why.text.clone());
+    row(
+        "until",
+        match (node.why.until, &node.why.until_event) {
+            (Some(time), _) => time::until(time),
+            (None, Some(event)) => event.clone(),
+            (None, None) => String::new(),
+        },
+    );
+    row("next", view.next.clone());
+    row("cleanup", node.delete_cause.clone().unwrap_or_default());
+    let attempt = node
+        .attempt
+        .map(|attempt| format!("{attempt}, stage {}", node.stage));
+    row("attempt", attempt.unwrap_or_default());
+    row(
+        "ready",
+        node.ready_since
+            .map(|time| format!("since {}", time::since(time)))
+            .unwrap_or_default(),
+    );
+    let lease = node
+        .lease
+        .as_ref()
+        .map(|lease| format!("{lease} ({})", node.provider));
+    row("lease", lease.unwrap_or_default());
+    row("connection", view.connection.clone().unwrap_or_default());
+    row("bootstrap", view.bootstrap.clone().unwrap_or_default());
+    row("join by", view.join_by.map(time::until).unwrap_or_default());
+    row(
+        "ready by",
+        view.ready_by.map(time::until).unwrap_or_default(),
+    );
+    if let Some(agent) = &view.agent {
+        row(
+            "agent",
+            format!("{}, joined {}", agent.agent, time::since(agent.joined_at)),
+        );
+        let silent = agent
+            .silent_since
+            .map(|_| ", silent since")
+            .unwrap_or_default();
+        let contact = agent.last_contact.map(|time| time::since(time) + silent);
+        row("last heard", contact.unwrap_or_default());
+    }
+    if let Some(pending) = &view.pending {
+        let what = format!("{} {}", pending.kind, pending.operation);
+        row(
+            "under way",
+            format!("{what}, given up at {}", time::until(pending.deadline)),
+        );
+    }
+    let retry = &view.retry;
+    if retry.failures > 0 || retry.failed_attempts > 0 {
+        let quarantine = match retry.quarantined_after {
+            0 => String::new(),
+            n => format!(" (quarantine after {n})"),
+        };
+        let failures = format!("{} in a row", retry.failures);
+        row(
+            "failures",
+            format!(
+                "{failures}, {} attempts ended{quarantine}",
+                retry.failed_attempts
+            ),
+        );
+    }
+    row("last error", retry.last_error.clone().unwrap_or_default());
+    row("unsettled", retry.unsettled.clone().unwrap_or_default());
+    section(
+        &mut text,
+        style,
+        "last output",
+        view.output.iter().map(|line| output_line(line, style)),
+    );
+    section(
+        &mut text,
+        style,
+        "last events",
+        view.events.iter().map(|event| event_line(event, style)),
+    );
+    text
+}
+
+fn section(text: &mut String, style: Style, name: &str, lines: impl Iterator<Item = String>) {
+    let lines: Vec<_> = lines.collect();
+    if lines.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "\n{}", style.bold(name));
+    for line in lines {
+        let _ = writeln!(text, "  {line}");
+    }
+}
+
+fn event_line(event: &EventView, style: Style) -> String {
+    let attempt = event
+        .attempt
+        .map(|attempt| style.dim(&format!("#{attempt} ")));
+    let node = event.node.as_deref().unwrap_or("-");
+    let at = style.dim(&time::clock(event.at));
+    format!("{at} {node} {}{}", attempt.unwrap_or_default(), event.text)
+}
+
+fn output_line(line: &OutputView, style: Style) -> String {
+    let at = style.dim(&format!("{} #{}", time::clock(line.at), line.attempt));
+    let text = printable(&line.text);
+    match line.stream.as_str() {
+        "stderr" => format!("{at} {}", style.warn(&text)),
+        _ => format!("{at} {text}"),
+    }
+}
+
+/// Takes away what could move the cursor: the line is a stranger's.
+fn printable(text: &str) -> String {
+    let shown = |c: char| match c {
+        '\t' => ' ',
+        c if c.is_control() => '\u{fffd}',
+        c => c,
+    };
+    text.chars().map(shown).collect()
+}
+
+pub(super) async fn events(globals: &Globals, args: EventsArgs) -> Outcome {
+    let mut looped = Loop::connect(globals).await?;
+    let style = Style::stdout();
+    let format = args.output.output;
+    let latest = Request::Events {
+        node: args.node.clone(),
+        after: None,
+        limit: args.lines,
+        wait_ms: 0,
+    };
+    let events = ask!(looped, latest, Reply::Events(events) => events);
+    if !args.follow {
+        output::result(format, &events, || {
+            events
+                .iter()
+                .map(|event| event_line(event, style) + "\n")
+                .collect()
+        })?;
+        return Ok(0);
+    }
+    let mut last = 0;
+    let mut fresh = events;
+    loop {
+        for event in &fresh {
+            output::item(format, event, || event_line(event, style))?;
+            last = event.sequence;
+        }
+        let more = Request::Events {
+            node: args.node.clone(),
+            after: Some(last),
+            limit: MAX_FOLLOWED,
+            wait_ms: millis(FOLLOW_FOR),
+        };
+        fresh = match looped.ask(more).await {
+            Ok(Reply::Events(events)) => events,
+            // It was followed to its end.
+            Err(control::Error::Ended) => return Ok(0),
+            Ok(other) => return Err(unexpected(&other)),
+            Err(error) => return Err(error.into()),
+        };
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+pub(super) async fn logs(globals: &Globals, args: LogsArgs) -> Outcome {
+    let mut looped = Loop::connect(globals).await?;
+    let style = Style::stdout();
+    let format = args.output.output;
+    let after = |after, wait_ms| Request::Logs {
+        node: args.node.clone(),
+        after,
+        wait_ms,
+    };
+    let lines = ask!(looped, after(0, 0), Reply::Logs(lines) => lines);
+    if !args.follow {
+        output::result(format, &lines, || {
+            lines
+                .iter()
+                .map(|line| output_line(line, style) + "\n")
+                .collect()
+        })?;
+        return Ok(0);
+    }
+    let mut last = 0;
+    let mut fresh = lines;
+    loop {
+        for line in &fresh {
+            output::item(format, line, || output_line(line, style))?;
+            last = line.sequence;
+        }
+        fresh = match looped.ask(after(last, millis(FOLLOW_FOR))).await {
+            Ok(Reply::Logs(lines)) => lines,
+            Err(control::Error::Ended) => return Ok(0),
+            Ok(other) => return Err(unexpected(&other)),
+            Err(error) => return Err(error.into()),
+        };
+    }
+}

@@ -1,0 +1,95 @@
+//! The asking side of the control socket.
+
+use std::{io, path::Path, time::Duration};
+
+use myelin_api::{LineBuffer, LineError, decode, encode};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::UnixStream,
+    time::timeout,
+};
+
+use super::{Answer, CONTROL_VERSION, Failure, Reply, Request, RequestLine};
+
+/// How long a server may take to answer, beyond what it was asked to wait: its own deadline, and some.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(90);
+
+/// A large cluster's nodes fit: 10⁵ of them are below 60 MB.
+const MAX_ANSWER: usize = 256 * 1024 * 1024;
+
+/// Why there is no reply.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Nobody listens.
+    #[error("nobody answers at the control socket")]
+    NotRunning(#[source] io::Error),
+    /// The connection broke: the loop has ended.
+    #[error("the loop ended before it answered")]
+    Ended,
+    /// Nothing came in time.
+    #[error("the loop did not answer in time")]
+    Late,
+    /// What came is no answer.
+    #[error("what the loop answered is not understood: {0}")]
+    Malformed(LineError),
+    /// The loop refused.
+    #[error("{}", .0.message)]
+    Failure(Failure),
+}
+
+/// A connection to a loop.
+#[derive(Debug)]
+pub struct Client {
+    stream: UnixStream,
+    lines: LineBuffer,
+}
+
+impl Client {
+    /// Connects to the socket at a path.
+    ///
+    /// # Errors
+    ///
+    /// Nobody listens there.
+    pub async fn connect(path: &Path) -> Result<Self, Error> {
+        let stream = UnixStream::connect(path).await.map_err(Error::NotRunning)?;
+        let lines = LineBuffer::new(MAX_ANSWER);
+        Ok(Self { stream, lines })
+    }
+
+    /// Asks one thing.
+    ///
+    /// # Errors
+    ///
+    /// The loop refused, or did not answer.
+    pub async fn ask(&mut self, request: Request) -> Result<Reply, Error> {
+        let version = CONTROL_VERSION;
+        let line = encode(&RequestLine { version, request });
+        let conversation = async {
+            // A server that refuses the connection answers and closes without reading.
+            let sent = self.stream.write_all(&line).await;
+            match self.line().await {
+                Err(Error::Ended) if sent.is_err() => Err(Error::Ended),
+                other => other,
+            }
+        };
+        let answer = timeout(ANSWER_DEADLINE, conversation).await;
+        let answer = answer.map_err(|_| Error::Late)??;
+        match decode(&answer).map_err(Error::Malformed)? {
+            Answer::Ok(reply) => Ok(reply),
+            Answer::Error(failure) => Err(Error::Failure(failure)),
+        }
+    }
+
+    async fn line(&mut self) -> Result<Vec<u8>, Error> {
+        let mut chunk = vec![0; 64 * 1024];
+        loop {
+            if let Some(line) = self.lines.next_line().map_err(Error::Malformed)? {
+                return Ok(line);
+            }
+            match self.stream.read(&mut chunk).await {
+                Ok(0) | Err(_) => return Err(Error::Ended),
+                Ok(n) => self.lines.push(&chunk[..n]),
+            }
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! The loop's side of the control socket.
+
+use std::{fs, io, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc, time::Duration};
+
+use myelin_api::{LineBuffer, LineError, MAX_CONTROL_LINE, decode, encode};
+use myelin_shape::LogicalNodeId;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{UnixListener, UnixStream},
+    sync::Semaphore,
+    time::timeout,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::runtime::{self, Handle, Target};
+
+use super::{Answer, CONTROL_VERSION, Failure, FailureKind, Reply, Request, RequestLine, Source};
+
+/// The longest a client may ask to wait for news, so that a connection nobody reads from ends.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// The most events in one answer.
+const MAX_EVENTS: usize = 10_000;
+
+/// Reads at most this much at once.
+const CHUNK: usize = 16 * 1024;
+
+/// What a server grants its clients.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How many connections may be open.
+    pub max_connections: usize,
+    /// How long a whole request may take to arrive.
+    pub read_deadline: Duration,
+    /// How long an answer may take to leave.
+    pub write_deadline: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            max_connections: 64,
+            read_deadline: Duration::from_secs(10),
+            write_deadline: Duration::from_secs(10),
+        }
+    }
+}
+
+/// A control socket, bound and not yet served.
+#[derive(Debug)]
+pub struct Server {
+    listener: UnixListener,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    handle: Handle,
+    options: Options,
+    connections: Arc<Semaphore>,
+}
+
+impl Server {
+    /// Listens at a path, for our own user only. The path's directory must keep others out, too: for a moment the
+    /// socket has the permissions that the process gives by default.
+    ///
+    /// # Errors
+    ///
+    /// The path cannot be had.
+    pub fn bind(path: &Path, handle: Handle, options: Options) -> io::Result<Self> {
+        let listener = UnixListener::bind(path)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+        let shared = Shared {
+            handle,
+            options,
+            connections: Arc::new(Semaphore::new(options.max_connections)),
+        };
+        let shared = Arc::new(shared);
+        Ok(Self { listener, shared })
+    }
+
+    /// Serves until `shutdown`.
+    pub async fn run(self, shutdown: CancellationToken) {
+        let tasks = TaskTracker::new();
+        loop {
+            let accepted = tokio::select! {
+                () = shutdown.cancelled() => break,
+                accepted = self.listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((stream, _)) => {
+                    let served = serve(Arc::clone(&self.shared), stream);
+                    let ended = shutdown.clone().cancelled_owned();
+                    tasks.spawn(async move {
+                        tokio::select! {
+                            () = ended => {}
+                            () = served => {}
+                        }
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a control connection");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            }
+        }
+        tasks.close();
+        tasks.wait().await;
+    }
+}
+
+/// Why a connection ends.
+enum End {
+    Closed,
+    Refused(Failure),
+}
+
+fn failure(kind: FailureKind, message: impl Into<String>, hint: Option<&str>) -> Failure {
+    Failure {
+        kind,
+        message: message.into(),
+        hint: hint.map(str::to_owned),
+        plan: None,
+    }
+}
+
+impl From<LineError> for End {
+    fn from(error: LineError) -> Self {
+        let hint =
+            "one JSON object a line, for example {\"version\":1,\"request\":{\"status\":{}}}";
+        Self::Refused(failure(
+            FailureKind::Malformed,
+            error.to_string(),
+            Some(hint),
+        ))
+    }
+}
+
+async fn serve(shared: Arc<Shared>, stream: UnixStream) {
+    let mut peer = Peer {
+        stream,
+        lines: LineBuffer::new(MAX_CONTROL_LINE),
+        options: shared.options,
+    };
+    let Ok(_permit) = Arc::clone(&shared.connections).try_acquire_owned() else {
+        let busy = failure(FailureKind::Busy, "too many connections", Some("try again"));
+        peer.refuse(busy).await;
+        return;
+    };
+    loop {
+        let end = match peer.request().await {
+            Ok(request) => {
+                let answer = match answer(&shared.handle, request).await {
+                    Ok(reply) => Answer::Ok(reply),
+                    Err(failure) => Answer::Error(failure),
+                };
+                peer.send(&answer).await
+            }
+            Err(end) => Err(end),
+        };
+        match end {
+            Ok(()) => {}
+            Err(End::Closed) => return,
+            Err(End::Refused(failure)) => return peer.refuse(failure).await,
+        }
+    }
+}
+
+struct Peer {
+    stream: UnixStream,
+    lines: LineBuffer,
+    options: Options,
+}
+
+impl Peer {
+    async fn request(&mut self) -> Result<Request, End> {
+        let line = match timeout(self.options.read_deadline, self.line()).await {
+            Ok(line) => line?,
+            Err(_) => {
+                let late = failure(FailureKind::Late, "no request came in time", None);
+                return Err(End::Refused(late));
+            }
+        };
+        let line: RequestLine = decode(&line)?;
+        if line.version == CONTROL_VERSION {
+            return Ok(line.request);
+        }
+        let message = format!("only version {CONTROL_VERSION} of the protocol is spoken here");
+        let hint = "use the `myelin` that runs the loop";
+        Err(End::Refused(failure(
+            FailureKind::Malformed,
+            message,
+            Some(hint),
+        )))
+    }
+
+    async fn line(&mut self) -> Result<Vec<u8>, End> {
+        let mut chunk = vec![0; CHUNK];
+        loop {
+            if let Some(line) = self.lines.next_line()? {
+                return Ok(line);
+            }
+            match self.stream.read(&mut chunk).await {
+                Ok(0) => {
+                    self.lines.finish()?;
+                    return Err(End::Closed);
+                }
+                Ok(n) => self.lines.push(&chunk[..n]),
+                Err(_) => return Err(End::Closed),
+            }
+        }
+    }
+
+    async fn send(&mut self, answer: &Answer) -> Result<(), End> {
+        let line = encode(answer);
+        let sent = timeout(self.options.write_deadline, self.stream.write_all(&line)).await;
+        match sent {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(End::Closed),
+        }
+    }
+
+    /// Says why and closes. What still comes is read for a moment: closing with unread input may lose the answer.
+    async fn refuse(&mut self, failure: Failure) {
+        if self.send(&Answer::Error(failure)).await.is_err() {
+            return;
+        }
+        if self.stream.shutdown().await.is_err() {
+            return;
+        }
+        let mut chunk = vec![0; CHUNK];
+        let drained = async { while matches!(self.stream.read(&mut chunk).await, Ok(1..)) {} };
+        let _ = timeout(Duration::from_secs(1), drained).await;
+    }
+}
+
+async fn answer(handle: &Handle, request: Request) -> Result<Reply, Failure> {
+    match request {
+        Request::Status {} => Ok(Reply::Status(Box::new(handle.status().await?))),
+        Request::Nodes {} => Ok(Reply::Nodes(handle.nodes().await?)),
+        Request::Explain { node } => {
+            let view = handle.explain(node.into()).await?;
+            Ok(Reply::Explain(Box::new(view)))
+        }
+        Request::Events {
+            node,
+            after,
+            limit,
+            wait_ms,
+        } => events(handle, node, after, limit, wait_ms).await,
+        Request::Logs {
+            node,
+            after,
+            wait_ms,
+        } => {
+            let lines = handle.output(node.into(), after, MAX_EVENTS, patience(wait_ms));
+            Ok(Reply::Logs(lines.await?))
+        }
+        Request::Plan { source } => {
+            let plan = handle.plan(parse(&source)?).await?;
+            Ok(Reply::Plan(Box::new(plan)))
+        }
+        Request::Apply {
+            source,
+            if_generation,
+            may_take_ready,
+        } => {
+            let applied = handle
+                .apply(parse(&source)?, if_generation, may_take_ready)
+                .await?;
+            Ok(Reply::Applied {
+                generation: applied.generation,
+                plan: Box::new(applied.plan),
+            })
+        }
+        Request::Operator { target, request } => {
+            let target = match request {
+                super::Operator::Retry => Target::Named(target),
+                super::Operator::Replace | super::Operator::Abandon => Target::Node(target.into()),
+            };
+            Ok(Reply::Concerned(
+                handle.operator(target, request.into()).await?,
+            ))
+        }
+        Request::Pause {} => changed(handle.pause(true).await?),
+        Request::Resume {} => changed(handle.pause(false).await?),
+        Request::Down {} => {
+            handle.down().await?;
+            changed(true)
+        }
+        Request::Sever { severed } => {
+            handle.sever(severed).await?;
+            changed(true)
+        }
+    }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "an arm of `answer`")]
+fn changed(changed: bool) -> Result<Reply, Failure> {
+    Ok(Reply::Done { changed })
+}
+
+fn patience(wait_ms: u64) -> Duration {
+    Duration::from_millis(wait_ms).min(LONGEST_WAIT)
+}
+
+async fn events(
+    handle: &Handle,
+    node: Option<String>,
+    after: Option<u64>,
+    limit: usize,
+    wait_ms: u64,
+) -> Result<Reply, Failure> {
+    let node = node.map(LogicalNodeId::from);
+    let limit = limit.min(MAX_EVENTS);
+    let events = match after {
+        Some(after) if wait_ms > 0 => {
+            handle
+                .events_soon(node, after, limit, patience(wait_ms))
+                .await?
+        }
+        Some(_) | None => handle.events(node, after, limit).await?,
+    };
+    Ok(Reply::Events(events))
+}
+
+fn parse(source: &Source) -> Result<crate::file::ClusterFile, Failure> {
+    source.parse().map_err(|errors| match errors {
+        Some(errors) => failure(FailureKind::Refused, errors.to_string().trim_end(), None),
+        None => {
+            let message = format!("{:?} is no format of a cluster file", source.format);
+            failure(FailureKind::Malformed, message, Some("yaml, json or toml"))
+        }
+    })
+}
+
+impl From<runtime::Error> for Failure {
+    fn from(error: runtime::Error) -> Self {
+        let (kind, hint) = judge(&error);
+        let message = error.to_string();
+        let plan = match error {
+            runtime::Error::TakesReady(plan) => Some(plan),
+            _ => None,
+        };
+        Self {
+            kind,
+            message,
+            hint,
+            plan,
+        }
+    }
+}
+
+fn judge(error: &runtime::Error) -> (FailureKind, Option<String>) {
+    use runtime::Error;
+    let hint = |text: &str| Some(text.to_owned());
+    match error {
+        Error::Ended | Error::NoAnswer => (FailureKind::Ended, None),
+        Error::Leaving => (
+            FailureKind::Refused,
+            hint("wait until it is gone, then `myelin up` again"),
+        ),
+        Error::OtherRun { .. } => (
+            FailureKind::Refused,
+            hint("`--run` or `--state-dir` choose another run"),
+        ),
+        Error::OtherGeneration { .. } => (
+            FailureKind::Refused,
+            hint("somebody else has changed the cluster: look at `myelin plan` again"),
+        ),
+        Error::TakesReady(_) => (FailureKind::TakesReady, hint("`--yes` agrees to that")),
+        Error::UnknownProvider { .. } | Error::Invalid(_) | Error::Refused(_) => {
+            (FailureKind::Refused, hint("change the file"))
+        }
+        Error::Unknown { near, .. } => {
+            let near = near.as_ref().map(|near| format!("did you mean {near:?}?"));
+            let hint = near.or_else(|| hint("`myelin nodes` lists them"));
+            (FailureKind::Unknown, hint)
+        }
+        Error::NotApplicable { .. } => (
+            FailureKind::Refused,
+            hint("`myelin explain NODE` says more"),
+        ),
+    }
+}

@@ -1,0 +1,97 @@
+//! How a cluster file becomes the desired state.
+
+use myelin_driver::{Desired, Event};
+use myelin_shape::{ClusterShape, ProviderKind};
+
+use crate::{
+    file::ClusterFile,
+    view::{self, PlanView},
+};
+
+use super::{Applied, Error, core::Core};
+
+impl Core {
+    pub(super) fn plan(&self, file: &ClusterFile) -> Result<PlanView, Error> {
+        check_providers(file, &self.options.providers)?;
+        if file.run != self.options.run {
+            let (expected, found) = (self.options.run.0, file.run.0);
+            return Err(Error::OtherRun { expected, found });
+        }
+        view::plan(&self.driver, file, self.now()).map_err(Error::from)
+    }
+
+    /// Makes a file the desired state.
+    ///
+    /// The revision only counts up when something changed: seed 1 §5.1 lets one generation name one content.
+    pub(super) fn apply(
+        &mut self,
+        file: ClusterFile,
+        if_generation: Option<u64>,
+        may_take_ready: bool,
+    ) -> Result<Applied, Error> {
+        if self.leaving {
+            return Err(Error::Leaving);
+        }
+        let current = self.driver.desired().map_or(0, |shape| shape.generation);
+        if let Some(expected) = if_generation.filter(|&expected| expected != current) {
+            return Err(Error::OtherGeneration { expected, current });
+        }
+        let plan = self.plan(&file)?;
+        if plan.ready_taken > 0 && !may_take_ready {
+            return Err(Error::TakesReady(Box::new(plan)));
+        }
+        let unchanged = self.driver.desired() == Some(&file.shape(current))
+            && *self.driver.retry_policy() == file.retry;
+        if unchanged {
+            let generation = current;
+            return Ok(Applied { generation, plan });
+        }
+        let generation = current.saturating_add(1);
+        self.desire(Desired {
+            shape: file.shape(generation),
+            retry: file.retry,
+        })?;
+        Ok(Applied { generation, plan })
+    }
+
+    fn desire(&mut self, desired: Desired) -> Result<(), Error> {
+        self.fold(Event::Desired(Box::new(desired)));
+        match self.settle().pop() {
+            Some(refused) => Err(refused.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Wants nothing any more, and lets effects run: an earlier pause must not keep machines.
+    pub(super) fn down(&mut self) {
+        if self.leaving {
+            return;
+        }
+        self.leaving = true;
+        self.fold(Event::Resume);
+        let generation = self.driver.desired().map_or(0, |shape| shape.generation);
+        let nothing = ClusterShape::new(self.options.run, generation.saturating_add(1), []);
+        let retry = self.driver.retry_policy().clone();
+        let desired = Desired {
+            shape: nothing,
+            retry,
+        };
+        if let Err(error) = self.desire(desired) {
+            tracing::error!(%error, "cannot want nothing");
+        }
+    }
+}
+
+/// Refuses groups of providers that are not there: each of their nodes would be refused on its own later.
+pub(crate) fn check_providers(file: &ClusterFile, known: &[ProviderKind]) -> Result<(), Error> {
+    let unknown = |kind: &ProviderKind| !known.contains(kind);
+    let Some(group) = file.groups.iter().find(|group| unknown(&group.provider)) else {
+        return Ok(());
+    };
+    let known: Vec<_> = known.iter().map(ProviderKind::as_str).collect();
+    Err(Error::UnknownProvider {
+        group: group.group_id.clone(),
+        provider: group.provider.to_string(),
+        known: known.join(", "),
+    })
+}

@@ -1,0 +1,404 @@
+//! The synchronous half of the loop: folding, duties, answers.
+
+use std::{sync::Arc, time::SystemTime};
+
+use myelin_decider::{Explanation, HeldReason, Trigger, Until};
+use myelin_driver::{self as driver, ClusterDriver, DesiredError, Effects, Event};
+use myelin_executor::{EffectExecutor, Submission};
+use myelin_shape::{AttemptKey, LogicalNodeId, NodeAttemptId, NodeGroupId};
+use myelin_state::{NodeIntent, NodeStage, OperatorRequest};
+
+use crate::view::{self, EventView, ExplainView};
+
+use super::{
+    Error, Options, Outputs, Pulse, Roster, Target,
+    handle::{EventQuery, Request},
+    ring::EventRing,
+    service::SnapshotSource,
+};
+
+/// How many lines and events an explanation shows.
+const EXPLAINED: usize = 20;
+
+/// Whom the loop gives duties to.
+#[derive(Debug)]
+pub(super) struct Ports {
+    pub(super) executor: Arc<dyn EffectExecutor>,
+    pub(super) snapshot: SnapshotSource,
+    pub(super) roster: Arc<dyn Roster>,
+    pub(super) outputs: Outputs,
+}
+
+/// The driver with its surroundings.
+#[derive(Debug)]
+pub(super) struct Core {
+    pub(super) options: Options,
+    pub(super) driver: ClusterDriver,
+    pub(super) leaving: bool,
+    ports: Ports,
+    ring: EventRing,
+    since: SystemTime,
+    wake_at: Option<SystemTime>,
+}
+
+impl Core {
+    pub(super) fn new(options: Options, ports: Ports) -> Self {
+        // The ceiling is the file's, which is checked before a shape comes here.
+        let driver = ClusterDriver::new(driver::Options {
+            max_nodes: u64::MAX,
+        });
+        Self {
+            ring: EventRing::new(options.n_events),
+            since: options.clock.now(),
+            options,
+            driver,
+            leaving: false,
+            ports,
+            wake_at: None,
+        }
+    }
+
+    pub(super) fn now(&self) -> SystemTime {
+        self.options.clock.now()
+    }
+
+    pub(super) fn wake_at(&self) -> Option<SystemTime> {
+        self.wake_at
+    }
+
+    /// Takes an event; what follows from it is done by [`settle`](Self::settle).
+    pub(super) fn fold(&mut self, event: Event) {
+        self.driver.fold(self.now(), event);
+    }
+
+    /// Runs the driver and does its duties. Returns the shapes it refused.
+    pub(super) fn settle(&mut self) -> Vec<DesiredError> {
+        let mut refused = Vec::new();
+        loop {
+            let effects = self.driver.run(self.now());
+            self.wake_at = effects.wake_at;
+            let (all_taken, more) = self.perform(effects);
+            refused.extend(more);
+            // A refused effect is folded as its failure, which delays the next one: this ends.
+            if all_taken {
+                return refused;
+            }
+        }
+    }
+
+    /// Does the duties of one run, in their order. Returns whether every effect was taken.
+    fn perform(&mut self, effects: Effects) -> (bool, Vec<DesiredError>) {
+        for event in effects.changed.events {
+            tracing::debug!(
+                code = event.kind.code(),
+                node = event.node.as_ref().map(LogicalNodeId::as_str),
+                attempt = event.attempt.map(|attempt| attempt.0),
+                "{}",
+                event.kind
+            );
+            self.ring.push(event);
+        }
+        let mut all_taken = true;
+        for submission in effects.submit {
+            all_taken &= self.submit(submission);
+        }
+        for (node, operation) in effects.expire {
+            self.ports.executor.expire(&node, operation);
+        }
+        for (node, attempt) in effects.forget {
+            self.forget(node, attempt);
+        }
+        (all_taken, effects.refused)
+    }
+
+    fn submit(&mut self, submission: driver::Submission) -> bool {
+        let driver::Submission {
+            node,
+            operation,
+            command,
+            deadline,
+        } = submission;
+        let submission = Submission {
+            node: node.clone(),
+            operation,
+            command,
+            deadline,
+        };
+        let Err(error) = self.ports.executor.submit(submission) else {
+            return true;
+        };
+        self.fold(Event::SubmitFailed {
+            node,
+            operation,
+            message: error.to_string().into(),
+        });
+        false
+    }
+
+    fn forget(&mut self, node: LogicalNodeId, attempt: NodeAttemptId) {
+        self.ports.executor.forget(&node, attempt);
+        if !self.driver.state().nodes.contains_key(&node) {
+            self.ports.outputs.forget(&node);
+        }
+        self.ports.roster.retire(&self.key(node, attempt));
+    }
+
+    fn key(&self, node: LogicalNodeId, attempt: NodeAttemptId) -> AttemptKey {
+        AttemptKey {
+            cluster: self.options.cluster,
+            run: self.options.run,
+            node,
+            attempt,
+        }
+    }
+
+    pub(super) fn pulse(&self) -> Pulse {
+        let convergence = self.driver.convergence();
+        Pulse {
+            converged: convergence.converged,
+            generation: convergence.generation,
+            n_nodes: self.driver.state().nodes.len(),
+            n_unsettled: convergence.unsettled,
+            n_events: self.ring.last(),
+            leaving: self.leaving,
+        }
+    }
+
+    /// Answers a request. That nobody waits for the answer any more is the asker's affair.
+    pub(super) fn answer(&mut self, request: Request) {
+        match request {
+            Request::Status(reply) => drop(reply.send(self.status())),
+            Request::Nodes(reply) => drop(reply.send(view::nodes(&self.driver))),
+            Request::Progress { n_moving, reply } => {
+                let (nodes, n_unsettled) = view::moving(&self.driver, n_moving);
+                drop(reply.send((view::groups(&self.driver), nodes, n_unsettled)));
+            }
+            Request::Explain { node, reply } => drop(reply.send(self.explain(&node))),
+            Request::Events { query, reply } => drop(reply.send(self.events(&query))),
+            Request::KnowsNode { node, reply } => drop(reply.send(self.knows(&node))),
+            Request::Plan { file, reply } => drop(reply.send(self.plan(&file))),
+            Request::Apply {
+                file,
+                if_generation,
+                may_take_ready,
+                reply,
+            } => drop(reply.send(self.apply(*file, if_generation, may_take_ready))),
+            Request::Operator {
+                target,
+                request,
+                reply,
+            } => drop(reply.send(self.operator(target, request))),
+            Request::Pause { paused, reply } => drop(reply.send(self.pause(paused))),
+            Request::Down(reply) => {
+                self.down();
+                let _ = reply.send(());
+            }
+            Request::Sever { severed, reply } => {
+                self.ports.roster.suspend(severed);
+                let _ = reply.send(());
+            }
+            Request::Stuck(reply) => drop(reply.send(self.is_stuck())),
+        }
+    }
+
+    fn status(&self) -> view::StatusView {
+        let of = view::Loop {
+            run: self.options.run.0,
+            leaving: self.leaving,
+            since: self.since,
+        };
+        view::status(&self.driver, &self.ports.snapshot.get(), of)
+    }
+
+    fn explain(&self, id: &LogicalNodeId) -> Result<ExplainView, Error> {
+        let node = self.driver.state().nodes.get(id);
+        let key = node.map(|node| self.key(id.clone(), node.attempt));
+        let around = view::Around {
+            last_contact: key.and_then(|key| self.ports.roster.last_contact(&key)),
+            output: self.ports.outputs.after(id, 0, EXPLAINED),
+            events: self.ring.latest(Some(id), EXPLAINED),
+        };
+        view::explain(&self.driver, id, around).ok_or_else(|| self.unknown(id.as_str()))
+    }
+
+    fn events(&self, query: &EventQuery) -> Result<Vec<EventView>, Error> {
+        let node = query.node.as_ref();
+        let events = match query.after {
+            Some(after) => self.ring.after(after, node, query.limit),
+            None => self.ring.latest(node, query.limit),
+        };
+        // A slot that is gone still has a history.
+        match node.filter(|_| events.is_empty()) {
+            Some(node) if self.ring.latest(Some(node), 1).is_empty() => {
+                self.knows(node).map(|()| events)
+            }
+            Some(_) | None => Ok(events),
+        }
+    }
+
+    fn knows(&self, id: &LogicalNodeId) -> Result<(), Error> {
+        match self.driver.explain(id) {
+            Explanation::Unknown => Err(self.unknown(id.as_str())),
+            Explanation::Steady
+            | Explanation::Missing
+            | Explanation::Next(_)
+            | Explanation::Held(_) => Ok(()),
+        }
+    }
+
+    /// Returns the error about a name, with the name that was probably meant.
+    fn unknown(&self, name: &str) -> Error {
+        let nodes = self.driver.state().nodes.keys().map(LogicalNodeId::as_str);
+        let shape = self.driver.desired().into_iter();
+        let groups = shape
+            .flat_map(|shape| &shape.groups)
+            .map(|group| group.group_id.as_str());
+        let distances = nodes
+            .chain(groups)
+            .map(|known| (strsim::osa_distance(known, name), known));
+        // Nearer than a third of its letters, or it is another word.
+        let near = distances
+            .min()
+            .filter(|(distance, _)| distance * 3 <= name.len());
+        Error::Unknown {
+            name: name.to_owned(),
+            near: near.map(|(_, known)| known.to_owned()),
+        }
+    }
+
+    fn operator(&mut self, target: Target, request: OperatorRequest) -> Result<Vec<String>, Error> {
+        if self.leaving && request != OperatorRequest::Abandon {
+            return Err(Error::Leaving);
+        }
+        let (name, target) = self.target(target)?;
+        let before = self.attempts_of(&target);
+        let not_applicable = |what, why| {
+            Err(Error::NotApplicable {
+                name: name.clone(),
+                what,
+                why,
+            })
+        };
+        let concerned: Vec<_> = before
+            .into_iter()
+            .filter(|id| applies(&self.driver, id, request))
+            .collect();
+        if concerned.is_empty() {
+            let why = self.why_not(&target);
+            return match request {
+                OperatorRequest::Retry => not_applicable("retry", why),
+                OperatorRequest::Replace => not_applicable("replace", why),
+                OperatorRequest::Abandon => not_applicable("abandon", why),
+            };
+        }
+        self.fold(Event::Operator { target, request });
+        self.settle();
+        Ok(concerned.iter().map(ToString::to_string).collect())
+    }
+
+    fn target(&self, target: Target) -> Result<(String, driver::Target), Error> {
+        let nodes = &self.driver.state().nodes;
+        match target {
+            Target::Node(id) if nodes.contains_key(&id) => {
+                Ok((id.to_string(), driver::Target::Node(id)))
+            }
+            Target::Node(id) => Err(self.unknown(id.as_str())),
+            Target::Named(name) => {
+                let id = LogicalNodeId::from(name.as_str());
+                if nodes.contains_key(&id) {
+                    return Ok((name, driver::Target::Node(id)));
+                }
+                let group = NodeGroupId::from(name.as_str());
+                let planner = self.driver.planner();
+                let desired = planner.is_some_and(|it| it.topology().groups.contains_key(&group));
+                if !desired && !self.driver.state().groups.contains_key(&group) {
+                    return Err(self.unknown(&name));
+                }
+                Ok((name, driver::Target::Group(group)))
+            }
+        }
+    }
+
+    fn attempts_of(&self, target: &driver::Target) -> Vec<LogicalNodeId> {
+        let nodes = &self.driver.state().nodes;
+        match target {
+            driver::Target::Node(id) => vec![id.clone()],
+            driver::Target::Group(group) => {
+                let of_group = nodes
+                    .iter()
+                    .filter(|(_, it)| it.record.desired.group_id() == group);
+                of_group.map(|(id, _)| id.clone()).collect()
+            }
+        }
+    }
+
+    fn why_not(&self, target: &driver::Target) -> String {
+        match target {
+            driver::Target::Node(id) => {
+                let why = view::nodes_why(&self.driver, id);
+                format!("it is {}: {}", why.0, why.1)
+            }
+            driver::Target::Group(_) => "none of its nodes is held or delayed".to_owned(),
+        }
+    }
+
+    fn pause(&mut self, paused: bool) -> Result<bool, Error> {
+        if self.leaving {
+            return Err(Error::Leaving);
+        }
+        if self.driver.state().paused == paused {
+            return Ok(false);
+        }
+        self.fold(if paused { Event::Pause } else { Event::Resume });
+        self.settle();
+        Ok(true)
+    }
+
+    /// Returns whether only a person can get any node further.
+    fn is_stuck(&self) -> bool {
+        let Some(planner) = self.driver.planner() else {
+            return false;
+        };
+        if self.driver.state().paused || planner.has_work() {
+            return false;
+        }
+        let mut unsettled = planner.unsettled().peekable();
+        let mut needs_person = false;
+        let all_held = unsettled.peek().is_some()
+            && unsettled.all(|id| match self.driver.explain(id) {
+                Explanation::Held(held) => match held.until {
+                    Until::On(Trigger::SpecChange | Trigger::Operator) => {
+                        needs_person = true;
+                        true
+                    }
+                    Until::On(Trigger::GroupCounts) => !matches!(
+                        held.reason,
+                        HeldReason::Brake { .. } | HeldReason::AwaitingRepair { .. }
+                    ),
+                    Until::At(_) => false,
+                },
+                Explanation::Next(_) | Explanation::Missing => false,
+                Explanation::Unknown | Explanation::Steady => true,
+            });
+        all_held && needs_person
+    }
+}
+
+/// Returns whether an operator's word means anything for a node; the reducer has the last say.
+fn applies(driver: &ClusterDriver, id: &LogicalNodeId, request: OperatorRequest) -> bool {
+    let Some(node) = driver.state().nodes.get(id) else {
+        return false;
+    };
+    let active = node.intent == NodeIntent::Active;
+    match request {
+        OperatorRequest::Retry => {
+            node.quarantine.is_some()
+                || node.refused.is_some()
+                || node.retry.next_effect_at.is_some()
+                || node.retry.restart_at.is_some()
+                || (active && node.record.stage == NodeStage::Failed)
+        }
+        OperatorRequest::Replace => active && node.record.stage < NodeStage::Failed,
+        OperatorRequest::Abandon => !node.is_destroyed(),
+    }
+}

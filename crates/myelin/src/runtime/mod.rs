@@ -1,0 +1,22 @@
+//! The loop at work: one task owns the driver, performs its duties, and answers questions.
+//!
+//! A [`Service`] folds what the executor, the agents and the operators say, runs the driver, and carries out what it
+//! returns in the order of [`Effects`](myelin_driver::Effects): record, submit, expire, forget. Everything that is ready
+//! is folded before one pass is run. Nothing of it blocks: provider calls are tasks of the executor.
+//!
+//! It decides nothing about nodes, and keeps nothing on disk. Time comes from a [`Clock`](myelin_executor::Clock): the
+//! wall clock at the start, then monotonic time, so that a test can pause it.
+//!
+//! Reading order: [`Options`], [`Service`], [`Handle`], [`Roster`], [`Outputs`].
+
+mod apply;
+mod core;
+mod handle;
+mod output;
+mod ring;
+mod service;
+
+pub(crate) use self::apply::check_providers;
+pub use self::handle::{Applied, Error, Handle, Pulse, Target};
+pub use self::output::Outputs;
+pub use self::service::{Options, Parts, Roster, Service, SnapshotSource};

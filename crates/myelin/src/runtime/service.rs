@@ -1,0 +1,231 @@
+//! The task that owns the driver.
+
+use std::{fmt, future, sync::Arc, time::Duration};
+
+use myelin_driver::Event;
+use myelin_executor::{Clock, EffectExecutor, Snapshot};
+use myelin_shape::{AttemptKey, ClusterUid, ProviderKind, RunId};
+use myelin_state::NodeObservation;
+use tokio::{
+    sync::{
+        mpsc::{self, UnboundedReceiver},
+        watch,
+    },
+    time::{Instant, MissedTickBehavior, interval_at, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Handle, Outputs, Pulse,
+    core::{self, Core},
+    handle::Request,
+};
+
+/// How many observations are folded before a pass is run: enough to coalesce a burst, too few to starve requests.
+const MAX_FOLDED: usize = 4096;
+
+/// How many requests may wait.
+const MAX_REQUESTS: usize = 64;
+
+/// Settings of a loop.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What leases and tokens are labelled with.
+    pub cluster: ClusterUid,
+    /// The run.
+    pub run: RunId,
+    /// The time.
+    pub clock: Clock,
+    /// How often every node is looked at, whether or not anything happened.
+    pub tick_every: Duration,
+    /// How many events are kept.
+    pub n_events: usize,
+    /// The providers groups may name.
+    pub providers: Vec<ProviderKind>,
+}
+
+impl Options {
+    /// Returns options with a look at every node each 30 seconds and 10 000 events kept.
+    pub fn new(
+        cluster: ClusterUid,
+        run: RunId,
+        clock: Clock,
+        providers: Vec<ProviderKind>,
+    ) -> Self {
+        Self {
+            cluster,
+            run,
+            clock,
+            tick_every: Duration::from_secs(30),
+            n_events: 10_000,
+            providers,
+        }
+    }
+}
+
+/// What knows the agents.
+pub trait Roster: fmt::Debug + Send + Sync {
+    /// Forgets an attempt that is over.
+    fn retire(&self, key: &AttemptKey);
+
+    /// Returns when an attempt's agent was last heard.
+    fn last_contact(&self, key: &AttemptKey) -> Option<std::time::SystemTime>;
+
+    /// Cuts all agents off, or ends that.
+    fn suspend(&self, suspended: bool);
+}
+
+impl Roster for myelin_membership::Handle {
+    fn retire(&self, key: &AttemptKey) {
+        Self::retire(self, key);
+    }
+
+    fn last_contact(&self, key: &AttemptKey) -> Option<std::time::SystemTime> {
+        Self::last_contact(self, key)
+    }
+
+    fn suspend(&self, suspended: bool) {
+        Self::suspend(self, suspended);
+    }
+}
+
+/// The parts a loop is put together from.
+#[derive(Debug)]
+pub struct Parts {
+    /// What carries effects out.
+    pub executor: Arc<dyn EffectExecutor>,
+    /// How the executor is doing, for display.
+    pub snapshot: SnapshotSource,
+    /// Who knows the agents.
+    pub roster: Arc<dyn Roster>,
+    /// What bootstraps print.
+    pub outputs: Outputs,
+    /// What executor, agents and bootstraps learn.
+    pub observations: UnboundedReceiver<NodeObservation>,
+}
+
+/// Where the state of an executor is read for display.
+#[derive(Clone)]
+pub struct SnapshotSource(Arc<dyn Fn() -> Snapshot + Send + Sync>);
+
+impl SnapshotSource {
+    /// Wraps a function.
+    pub fn new(snapshot: impl Fn() -> Snapshot + Send + Sync + 'static) -> Self {
+        Self(Arc::new(snapshot))
+    }
+
+    pub(super) fn get(&self) -> Snapshot {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for SnapshotSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SnapshotSource")
+    }
+}
+
+/// The loop, not yet running.
+#[derive(Debug)]
+pub struct Service {
+    core: Core,
+    clock: Clock,
+    tick_every: Duration,
+    observations: UnboundedReceiver<NodeObservation>,
+    requests: mpsc::Receiver<Request>,
+    pulse: watch::Sender<Pulse>,
+}
+
+impl Service {
+    /// Puts a loop together.
+    pub fn new(options: Options, parts: Parts) -> (Self, Handle) {
+        let (sender, requests) = mpsc::channel(MAX_REQUESTS);
+        let (pulse, pulses) = watch::channel(Pulse::default());
+        let handle = Handle {
+            requests: sender,
+            pulse: pulses,
+            outputs: parts.outputs.clone(),
+        };
+        let service = Self {
+            clock: options.clock.clone(),
+            tick_every: options.tick_every,
+            observations: parts.observations,
+            core: Core::new(
+                options,
+                core::Ports {
+                    executor: parts.executor,
+                    snapshot: parts.snapshot,
+                    roster: parts.roster,
+                    outputs: parts.outputs,
+                },
+            ),
+            requests,
+            pulse,
+        };
+        (service, handle)
+    }
+
+    /// Runs until `shutdown`. What exists then stays as it is.
+    pub async fn run(mut self, shutdown: CancellationToken) {
+        let mut tick = interval_at(Instant::now() + self.tick_every, self.tick_every);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            self.core.settle();
+            self.publish();
+            let wake = self.wake();
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                Some(observation) = self.observations.recv() => self.fold(observation),
+                Some(request) = self.requests.recv() => self.answer(request),
+                () = wake => self.core.fold(Event::Wake),
+                _ = tick.tick() => self.core.fold(Event::Tick),
+            }
+        }
+    }
+
+    /// Sleeps until the driver wants to be woken.
+    fn wake(&self) -> impl Future<Output = ()> + use<> {
+        let wake_at = self.core.wake_at().map(|time| {
+            let left = time.duration_since(self.clock.now()).unwrap_or_default();
+            // The periodic look comes before anything later, and far instants cannot be represented.
+            Instant::now() + left.min(self.tick_every)
+        });
+        async move {
+            match wake_at {
+                Some(instant) => sleep_until(instant).await,
+                None => future::pending().await,
+            }
+        }
+    }
+
+    /// Folds an observation and all that are ready beside it.
+    fn fold(&mut self, observation: NodeObservation) {
+        self.core.fold(Event::Observed(observation));
+        for _ in 1..MAX_FOLDED {
+            match self.observations.try_recv() {
+                Ok(observation) => self.core.fold(Event::Observed(observation)),
+                Err(_) => break,
+            }
+        }
+    }
+
+    /// Answers a request from settled state, and all that wait behind it.
+    fn answer(&mut self, request: Request) {
+        self.core.answer(request);
+        for _ in 1..MAX_REQUESTS {
+            match self.requests.try_recv() {
+                Ok(request) => self.core.answer(request),
+                Err(_) => break,
+            }
+        }
+    }
+
+    fn publish(&self) {
+        let pulse = self.core.pulse();
+        self.pulse.send_if_modified(|before| {
+            let changed = *before != pulse;
+            *before = pulse;
+            changed
+        });
+    }
+}
