@@ -30,6 +30,7 @@ async fn an_agent_joins_and_goes_on_after_the_bootstrap_is_concluded() {
     let line = world.reports.line("agent: joined as worker-0").await;
     assert_eq!(line.stream, OutputStream::Stdout);
     assert_eq!(world.reports.line("checked").await.sequence, 1);
+    world.reports.stage(WaitingForSwactorJoin).await;
     world.provider.conclude(session).await.unwrap();
     let stages = [
         Created,
