@@ -12,7 +12,6 @@ use myelin_state::{BootstrapStage, ErrorClass, LeaseFacts};
 use crate::{
     ProcessProvider,
     blocking::{unblock, within},
-    end::end,
     proc::Family,
     provider::guard,
     session::{Session, SessionRecord, write_private},
@@ -178,12 +177,8 @@ impl ProcessProvider {
         let record = session.record().await.clone();
         let leader = record.leader.as_ref();
         let leader = leader.and_then(|leader| leader.find(&self.store.boot_id));
-        let ended = end(
-            Family::new(record.marks(), leader),
-            self.context.options.grace,
-        )
-        .await;
-        ended.map_err(|error| ProviderError::new(ErrorClass::Transient, error.to_string()))?;
+        let family = Family::new(record.marks(), leader);
+        self.context.end(family).await?;
         match session.advance(BootstrapStage::Cancelled, None).await {
             // A lease that was destroyed meanwhile has no record to change.
             Err(_) if !session.lease.exists() => Ok(()),

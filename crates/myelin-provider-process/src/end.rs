@@ -6,8 +6,8 @@ use rustix::process::Signal;
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    blocking::unblock,
     proc::{Family, Stat},
+    scan::Scanner,
 };
 
 /// How long killed processes may take to disappear. Only one that hangs in the kernel needs more than milliseconds.
@@ -23,18 +23,16 @@ pub(crate) enum EndError {
 }
 
 /// Asks the members to end, kills them after `grace`, and returns once `/proc` shows none.
-pub(crate) async fn end(mut family: Family, grace: Duration) -> Result<(), EndError> {
+pub(crate) async fn end(
+    scanner: &Scanner,
+    mut family: Family,
+    grace: Duration,
+) -> Result<(), EndError> {
     let start = Instant::now();
     let mut asked = BTreeSet::new();
     let mut n_quiet = 0;
     loop {
-        let (next, running) = unblock(move || {
-            let running = family.running();
-            (family, running)
-        })
-        .await;
-        family = next;
-        let running = running?;
+        let running = family.running(&*scanner.look().await?);
         // A process in the middle of replacing itself shows no environment: one look at nothing proves nothing.
         n_quiet = if running.is_empty() { n_quiet + 1 } else { 0 };
         if n_quiet == 2 {

@@ -54,6 +54,7 @@ mod image;
 mod options;
 mod proc;
 mod provider;
+mod scan;
 mod session;
 mod store;
 mod supervise;

@@ -1,7 +1,7 @@
 //! What `/proc` says about processes: who they are, whose they are, whether they are still there.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fs,
     io::{self, Read as _},
     os::fd::OwnedFd,
@@ -105,23 +105,50 @@ impl Stat {
     }
 }
 
+/// Names of the environment entries that tell whose a process is.
+const MARKS: [&[u8]; 2] = [b"MYELIN_LEASE=", b"MYELIN_SESSION="];
+
 /// Environment entries, `NAME=value`, that all of the processes in question carry.
 #[derive(Clone, Debug)]
 pub(crate) struct Marks(pub(crate) Vec<String>);
 
-impl Marks {
-    fn are_on(&self, pid: i32) -> bool {
-        let mut environ = Vec::new();
-        let Ok(file) = fs::File::open(format!("/proc/{pid}/environ")) else {
-            return false;
-        };
-        // A process that ends meanwhile has no environment any more.
-        if file.take(MAX_ENVIRON).read_to_end(&mut environ).is_err() {
-            return false;
-        }
-        let entries: BTreeSet<&[u8]> = environ.split(|&byte| byte == 0).collect();
-        self.0.iter().all(|mark| entries.contains(mark.as_bytes()))
+/// All processes that ran at one time, with the marks they carry.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    everyone: BTreeMap<i32, Stat>,
+    marks: BTreeMap<i32, Vec<Vec<u8>>>,
+}
+
+impl Snapshot {
+    /// Looks at every process. Blocks; costs two small reads for each.
+    pub(crate) fn take() -> io::Result<Self> {
+        let everyone = everyone()?;
+        let marked = everyone.keys().map(|&pid| (pid, marks(pid)));
+        let marks = marked.filter(|(_, marks)| !marks.is_empty()).collect();
+        Ok(Self { everyone, marks })
     }
+
+    fn carries(&self, pid: i32, wanted: &Marks) -> bool {
+        let carried = self.marks.get(&pid);
+        carried.is_some_and(|carried| {
+            let mut wanted = wanted.0.iter();
+            wanted.all(|mark| carried.iter().any(|entry| entry == mark.as_bytes()))
+        })
+    }
+}
+
+/// Returns the marks of a process; none when it is another user's, or ends meanwhile.
+fn marks(pid: i32) -> Vec<Vec<u8>> {
+    let mut environ = Vec::new();
+    let Ok(file) = fs::File::open(format!("/proc/{pid}/environ")) else {
+        return Vec::new();
+    };
+    if file.take(MAX_ENVIRON).read_to_end(&mut environ).is_err() {
+        return Vec::new();
+    }
+    let entries = environ.split(|&byte| byte == 0);
+    let is_mark = |entry: &&[u8]| MARKS.iter().any(|mark| entry.starts_with(mark));
+    entries.filter(is_mark).map(Into::into).collect()
 }
 
 /// Running processes that belong together: by their marks, and by descent from those that were found before.
@@ -143,13 +170,14 @@ impl Family {
         }
     }
 
-    /// Returns the members that run now. Never this process.
-    pub(crate) fn running(&mut self) -> io::Result<Vec<Stat>> {
+    /// Returns the members that run in the snapshot. Never this process.
+    pub(crate) fn running(&mut self, snapshot: &Snapshot) -> Vec<Stat> {
         let myself = i32::try_from(std::process::id()).expect("process numbers are below 2^22");
-        let everyone = everyone()?;
+        let everyone = &snapshot.everyone;
         let mut members = BTreeMap::new();
         for stat in everyone.values().filter(|stat| stat.pid != myself) {
-            if self.seen.get(&stat.pid) == Some(&stat.start_time) || self.marks.are_on(stat.pid) {
+            let is_known = self.seen.get(&stat.pid) == Some(&stat.start_time);
+            if is_known || snapshot.carries(stat.pid, &self.marks) {
                 members.insert(stat.pid, *stat);
             }
         }
@@ -167,7 +195,7 @@ impl Family {
         }
         let seen = members.values().map(|stat| (stat.pid, stat.start_time));
         self.seen.extend(seen);
-        Ok(members.into_values().collect())
+        members.into_values().collect()
     }
 }
 

@@ -22,9 +22,9 @@ use myelin_state::{Connection, ErrorClass, ExecEndpoint, LeaseFacts};
 use crate::{
     Error, Options,
     blocking::{Asker, unblock, within},
-    end::end,
     image::Content,
     proc::{Family, Marks},
+    scan::Scanner,
     session::{Session, SessionRecord, followed},
     store::{LeaseRecord, Place, Store, lease_name},
     supervise::Context,
@@ -67,7 +67,11 @@ impl ProcessProvider {
         let boot_id = store.boot_id.clone();
         Ok(Self {
             store: Arc::new(store),
-            context: Arc::new(Context { options, boot_id }),
+            context: Arc::new(Context {
+                options,
+                boot_id,
+                scanner: Scanner::default(),
+            }),
             sink,
             sessions: Mutex::default(),
             locks: Mutex::default(),
@@ -218,8 +222,7 @@ impl ProcessProvider {
     async fn end_processes(&self, name: &str) -> Result<(), ProviderError> {
         let (store, name) = (Arc::clone(&self.store), name.to_owned());
         let family = unblock(move || family(&store, &name)).await;
-        let ended = end(family, self.context.options.grace).await;
-        ended.map_err(|error| ProviderError::new(ErrorClass::Transient, error.to_string()))
+        self.context.end(family).await
     }
 
     fn check_handle(lease: &LeaseFacts) -> Result<&str, ProviderError> {

@@ -71,6 +71,11 @@ impl SessionRecord {
         write_record(&path, self).map_err(|error| failed("cannot write", &path, &error))
     }
 
+    /// Returns whether nothing was ever started on the lease.
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.number == 1 && self.stage == BootstrapStage::Created
+    }
+
     pub(crate) fn is_live(&self) -> bool {
         !self.stage.is_terminal()
     }

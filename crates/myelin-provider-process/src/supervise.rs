@@ -17,6 +17,7 @@ use crate::{
     command,
     end::end,
     proc::{Family, Marks, ProcessId},
+    scan::Scanner,
     session::{Session, followed, output_path},
     tail::{CATCH_UP, Tail, last_line},
 };
@@ -35,6 +36,20 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)
 pub(crate) struct Context {
     pub(crate) options: Options,
     pub(crate) boot_id: String,
+    pub(crate) scanner: Scanner,
+}
+
+impl Context {
+    /// Ends all processes of a family, after the grace they have.
+    pub(crate) async fn end(&self, family: Family) -> Result<(), ProviderError> {
+        let ended = end(&self.scanner, family, self.options.grace).await;
+        ended.map_err(|error| ProviderError::new(ErrorClass::Transient, error.to_string()))
+    }
+
+    async fn any(&self, marks: Marks) -> bool {
+        let looked = self.scanner.look().await;
+        looked.is_ok_and(|snapshot| !Family::new(marks, []).running(&snapshot).is_empty())
+    }
 }
 
 /// Works on a session until it is over, or until it is told to stop.
@@ -80,7 +95,7 @@ async fn adopt(context: &Context, session: &Session, leader: &ProcessId) -> Resu
     while leader.find(&context.boot_id).is_some() {
         sleep(ADOPTED_LOOK).await;
     }
-    ended(session, None).await
+    ended(context, session, None).await
 }
 
 async fn bring_up(
@@ -90,10 +105,11 @@ async fn bring_up(
     use BootstrapStage::{
         BootChecking, SshConnecting, SshReady, SwactorStarting, WaitingForSwactorJoin,
     };
-    // What an earlier session, or an earlier supervisor of this one, left running.
-    let marks = Marks(vec![format!("MYELIN_LEASE={}", session.name)]);
-    let cleared = end(Family::new(marks, []), context.options.grace).await;
-    cleared.map_err(|error| ProviderError::new(ErrorClass::Transient, error.to_string()))?;
+    if !session.record().await.is_untouched() {
+        // What an earlier session, or an earlier supervisor of this one, left running.
+        let marks = Marks(vec![format!("MYELIN_LEASE={}", session.name)]);
+        context.end(Family::new(marks, [])).await?;
+    }
     session.advance(SshConnecting, None).await?;
     session.advance(SshReady, None).await?;
     let boot = session.record().await.boot.clone();
@@ -121,7 +137,7 @@ async fn bring_up(
     }
     session.advance(WaitingForSwactorJoin, None).await?;
     let status = child.wait().await.ok();
-    Ok(ended(session, status).await)
+    Ok(ended(context, session, status).await)
 }
 
 fn identity(context: &Context, child: &Child) -> Option<ProcessId> {
@@ -144,7 +160,7 @@ async fn check(context: &Context, session: &Session, text: &str) -> Result<(), F
     let Ok(waited) = timeout(deadline, child.wait()).await else {
         // Killing nothing but the shell would leave what it waits for.
         let family = Family::new(record.marks(), []);
-        if let Err(error) = end(family, context.options.grace).await {
+        if let Err(error) = context.end(family).await {
             tracing::warn!(key = %session.key, %error, "verify command goes on");
         }
         return Err(failure(format!("did not end within {deadline:?}")));
@@ -173,11 +189,15 @@ fn quote(said: Option<String>) -> String {
 }
 
 /// What the end of the start command means. One that exits with 0 may have left the agent running.
-async fn ended(session: &Session, status: Option<ExitStatus>) -> Result<(), Failure> {
+async fn ended(
+    context: &Context,
+    session: &Session,
+    status: Option<ExitStatus>,
+) -> Result<(), Failure> {
     if status.is_none_or(|status| status.success()) {
         let marks = session.record().await.marks();
         let [mut pause, longest] = LOOKS;
-        while any(marks.clone()).await {
+        while context.any(marks.clone()).await {
             sleep(pause).await;
             pause = (pause * 2).min(longest);
         }
@@ -192,11 +212,6 @@ async fn ended(session: &Session, status: Option<ExitStatus>) -> Result<(), Fail
         stage: BootstrapStage::SwactorJoinFailed,
         message: format!("agent {how} before it joined{said}"),
     })
-}
-
-async fn any(marks: Marks) -> bool {
-    let running = unblock(move || Family::new(marks, []).running()).await;
-    running.is_ok_and(|running| !running.is_empty())
 }
 
 /// Reports output until the session is over and all of it is read.

@@ -11,7 +11,7 @@ use myelin_executor::{OutputLine, OutputStream};
 use myelin_shape::{AttemptKey, BootSpec, ClusterUid, NodeAttemptId, RunId};
 
 use crate::{
-    proc::{Family, Marks, ProcessId, Stat, boot_id},
+    proc::{Family, Marks, ProcessId, Snapshot, Stat, boot_id},
     session::SessionRecord,
     store::lease_name,
     tail::{Tail, last_line},
@@ -125,17 +125,14 @@ fn a_process_is_known_by_boot_number_and_start_and_not_as_a_zombie() {
 
 #[test]
 fn a_family_is_told_by_whole_environment_entries() {
-    let mark = format!("MYELIN_TEST={}", std::process::id());
+    let mark = format!("MYELIN_LEASE=test-{}", std::process::id());
     let process = Process::sleeping(&mark);
     let longer = Process::sleeping(&format!("{mark}1"));
+    let snapshot = Snapshot::take().unwrap();
     let running = |mark: &str| {
         let mut family = Family::new(Marks(vec![mark.into()]), []);
-        family
-            .running()
-            .unwrap()
-            .iter()
-            .map(|stat| stat.pid)
-            .collect::<Vec<_>>()
+        let running = family.running(&snapshot);
+        running.iter().map(|stat| stat.pid).collect::<Vec<_>>()
     };
     assert_eq!(running(&mark), [process.pid()]);
     assert_eq!(running(&format!("{mark}1")), [longer.pid()]);
