@@ -165,7 +165,7 @@ impl<'a> Desk<'a> {
 
     fn office(&self, number: u32) -> Option<Office<'a>> {
         let lines = self.index.groups.get(number as usize)?;
-        let group = self.topology.groups.get(&lines.id)?;
+        let group = lines.desired.as_ref()?;
         let record = self.state.groups.get(&lines.id);
         Some(Office {
             number,

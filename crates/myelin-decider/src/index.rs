@@ -94,9 +94,11 @@ impl Counts {
 }
 
 /// Counts and lines of one group. Lines hold slot indices.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct GroupIndex {
     pub(crate) id: NodeGroupId,
+    /// What is desired of the group, here too so that its number finds it.
+    pub(crate) desired: Option<GroupTopology>,
     pub(crate) counts: Counts,
     pub(crate) refused: BTreeSet<u32>,
     pub(crate) create: BTreeSet<u32>,
@@ -107,9 +109,10 @@ pub(crate) struct GroupIndex {
 }
 
 impl GroupIndex {
-    fn new(id: NodeGroupId) -> Self {
+    fn new(id: NodeGroupId, desired: Option<GroupTopology>) -> Self {
         Self {
             id,
+            desired,
             counts: Counts::default(),
             refused: BTreeSet::new(),
             create: BTreeSet::new(),
@@ -152,7 +155,7 @@ impl GroupIndex {
 }
 
 /// The index of a run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Index {
     pub(crate) entries: BTreeMap<SlotKey, Entry>,
     pub(crate) groups: Vec<GroupIndex>,
@@ -169,20 +172,23 @@ pub(crate) struct Index {
 
 impl Index {
     /// Returns the number of a group, a new one at first sight.
-    pub(crate) fn number(&mut self, group: &NodeGroupId) -> u32 {
-        if let Some(&number) = self.numbers.get(group) {
+    pub(crate) fn number(&mut self, id: &NodeGroupId, topology: &Topology) -> u32 {
+        if let Some(&number) = self.numbers.get(id) {
             return number;
         }
         let number = u32::try_from(self.groups.len()).expect("a shape has fewer groups than nodes");
-        self.groups.push(GroupIndex::new(group.clone()));
-        self.numbers.insert(group.clone(), number);
+        self.groups.push(GroupIndex::new(
+            id.clone(),
+            topology.groups.get(id).cloned(),
+        ));
+        self.numbers.insert(id.clone(), number);
         number
     }
 
-    pub(crate) fn key(&mut self, slot: &LogicalNodeSpec) -> SlotKey {
-        SlotKey {
-            group: self.number(slot.group_id()),
-            index: slot.index,
+    /// Takes over what is desired of every group from now on.
+    pub(crate) fn retarget(&mut self, topology: &Topology) {
+        for group in &mut self.groups {
+            group.desired = topology.groups.get(&group.id).cloned();
         }
     }
 
@@ -285,23 +291,19 @@ impl Index {
     }
 }
 
-/// Classifies a node that is not as desired.
+/// Classifies a node that is not as desired; `group` is its group, if that is desired.
 pub(crate) fn entry(
     key: SlotKey,
     node: &ManagedNode,
     decision: &NodeDecision,
-    topology: &Topology,
+    group: Option<&GroupTopology>,
     now: SystemTime,
 ) -> Entry {
     let slot = &node.record.desired;
-    let group = topology
-        .wanting(slot)
-        .filter(|group| group.has_template(&slot.template));
-    let line = line(node, decision, topology);
+    let current = group.filter(|group| group.wants(slot) && group.has_template(&slot.template));
+    let line = line(node, decision, group);
     let deadline = match (line, decision) {
-        (Some(Line::Keep(failed_at)), _) => {
-            kept_until(failed_at, topology.groups.get(slot.group_id()))
-        }
+        (Some(Line::Keep(failed_at)), _) => kept_until(failed_at, group),
         (None, NodeDecision::Act(_)) => None,
         (_, NodeDecision::Act(_) | NodeDecision::Wait(_) | NodeDecision::Steady) => {
             next_deadline(node, now)
@@ -309,7 +311,7 @@ pub(crate) fn entry(
     };
     Entry {
         key,
-        facts: facts(node, group),
+        facts: facts(node, current),
         line,
         deadline: deadline.filter(|&time| time > now),
     }
@@ -353,13 +355,13 @@ fn may_be_kept(node: &ManagedNode, group: &GroupTopology) -> bool {
 pub(crate) fn line(
     node: &ManagedNode,
     decision: &NodeDecision,
-    topology: &Topology,
+    group: Option<&GroupTopology>,
 ) -> Option<Line> {
     let NodeDecision::Act(step) = decision else {
         return None;
     };
     let slot = &node.record.desired;
-    let group = topology.groups.get(slot.group_id())?;
+    let group = group?;
     let record = &node.record;
     match step {
         Step::Dispatch(OperationKind::CreateLease, LeaseMode::CreateOrAdopt) => {

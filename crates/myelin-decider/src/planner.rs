@@ -2,8 +2,10 @@
 
 use std::{collections::BTreeMap, mem, ops::Range, sync::Arc, time::SystemTime};
 
-use myelin_shape::{LogicalNodeId, LogicalNodeSpec, NodeAttemptId, NodeGroupId, OperationId};
-use myelin_state::{Canary, ClusterState, DeleteCause, LeaseMode, ManagedNode, NodeManagerCommand};
+use myelin_shape::{
+    LogicalNodeId, LogicalNodeSpec, NodeAttemptId, NodeGroupId, NodeTemplate, OperationId,
+};
+use myelin_state::{Canary, ClusterState, ManagedNode};
 
 use crate::{
     BrakeStatus, Brakes, Held, HeldReason, NodeAction, NodeDecision, PlannedEffect, ReconcilePlan,
@@ -42,6 +44,8 @@ pub struct Planner {
     /// Slots that may have no node yet.
     unchecked: BTreeMap<NodeGroupId, Range<u32>>,
     paused: bool,
+    /// The template looked up last with the number of its group: nodes of a group are looked at together.
+    last: Option<(Arc<NodeTemplate>, u32)>,
 }
 
 /// What one pass collects.
@@ -73,6 +77,7 @@ impl Planner {
             index: Index::default(),
             unchecked,
             paused: false,
+            last: None,
         }
     }
 
@@ -85,6 +90,7 @@ impl Planner {
     pub fn set_topology(&mut self, mut next: Topology, state: &ClusterState) -> Vec<LogicalNodeId> {
         next.share_templates(&self.topology);
         let previous = mem::replace(&mut self.topology, next);
+        self.index.retarget(&self.topology);
         if previous.policy != self.topology.policy {
             self.index.run_moved = true;
         }
@@ -120,6 +126,7 @@ impl Planner {
         if self.index.is_mostly_stale(self.topology.groups.len()) {
             touched.extend(self.unsettled());
             self.index = Index::default();
+            self.last = None;
             self.index.run_moved = true;
         }
         touched.sort_unstable();
@@ -161,7 +168,7 @@ impl Planner {
 
     /// Notes that the group's record has changed.
     pub fn touch_group(&mut self, group: &NodeGroupId) {
-        let number = self.index.number(group);
+        let number = self.index.number(group, &self.topology);
         self.index.moved.insert(number);
     }
 
@@ -248,30 +255,16 @@ impl Planner {
         Desk::run_brake(&self.topology, &self.index, 0)
     }
 
-    /// Returns the canary that this step makes its slot, if it starts the trial of its group's template.
-    pub fn canary_of(&self, state: &ClusterState, action: &NodeAction) -> Option<Canary> {
-        let starts = match action {
-            NodeAction::BeginDelete { cause, .. } => *cause == DeleteCause::SpecChanged,
-            NodeAction::Dispatch(effect) => matches!(
-                effect.command,
-                NodeManagerCommand::CreateLease {
-                    mode: LeaseMode::CreateOrAdopt,
-                    ..
-                }
-            ),
-            NodeAction::Insert { .. }
-            | NodeAction::MarkDestroyed { .. }
-            | NodeAction::Restart { .. }
-            | NodeAction::Reap { .. } => false,
-        };
-        let slot = &state.nodes.get(action.node()).filter(|_| starts)?.record;
-        let group = self.topology.wanting(&slot.desired)?;
-        // A replaced node only starts the trial if it was in use; others wait for their turn to create.
-        let takes_part = slot.stage.is_handed_off() || group.has_template(&slot.desired.template);
-        let desk = self.desk(state, SystemTime::UNIX_EPOCH);
-        (takes_part && desk.starts_trial(slot.desired.group_id())).then(|| Canary {
-            node: action.node().clone(),
-            template: group.template.clone(),
+    /// Returns the canary record that starts with a step of this slot: with its create, or with the end of an attempt
+    /// that was in use. `None` unless the step starts the trial of its group's template.
+    pub fn canary_of(&self, state: &ClusterState, slot: &LogicalNodeSpec) -> Option<Canary> {
+        let group = self.topology.wanting(slot)?;
+        let starts = self
+            .desk(state, SystemTime::UNIX_EPOCH)
+            .starts_trial(slot.group_id());
+        starts.then(|| Canary {
+            node: slot.logical_node_id.clone(),
+            template: Arc::clone(&group.template),
         })
     }
 
@@ -305,26 +298,38 @@ impl Planner {
         self.finish(state, pass)
     }
 
-    fn decision(&self, node: &ManagedNode, now: SystemTime) -> NodeDecision {
-        let desired = self
-            .topology
-            .wanting(&node.record.desired)
-            .map(|group| &group.template);
-        decide(node, desired, now)
+    fn key(&mut self, slot: &LogicalNodeSpec) -> SlotKey {
+        let group = match &self.last {
+            Some((template, group)) if Arc::ptr_eq(template, &slot.template) => *group,
+            _ => {
+                let group = self.index.number(slot.group_id(), &self.topology);
+                self.last = Some((Arc::clone(&slot.template), group));
+                group
+            }
+        };
+        SlotKey {
+            group,
+            index: slot.index,
+        }
+    }
+
+    fn desired(&self, key: SlotKey) -> Option<&GroupTopology> {
+        self.index.groups[key.group as usize].desired.as_ref()
     }
 
     /// Notes what a node needs without planning for it, because an effect of it was just recorded.
     pub fn refresh(&mut self, node: &ManagedNode, now: SystemTime) {
-        let decision = self.decision(node, now);
-        let key = self.index.key(&node.record.desired);
+        let key = self.key(&node.record.desired);
+        let group = self.desired(key);
+        let decision = decision(node, group, now);
         let unsettled = decision != NodeDecision::Steady;
-        let entry = unsettled.then(|| index::entry(key, node, &decision, &self.topology, now));
+        let entry = unsettled.then(|| index::entry(key, node, &decision, group, now));
         self.index.set(key, entry);
     }
 
     /// Notes that a slot is no longer managed.
     pub fn remove(&mut self, slot: &LogicalNodeSpec) {
-        let key = self.index.key(slot);
+        let key = self.key(slot);
         self.index.set(key, None);
     }
 
@@ -339,15 +344,16 @@ impl Planner {
         let Some(node) = state.nodes.get(&id) else {
             return;
         };
-        let key = self.index.key(&node.record.desired);
-        let decision = match self.decision(node, now) {
+        let key = self.key(&node.record.desired);
+        let group = self.desired(key);
+        let decision = match decision(node, group, now) {
             NodeDecision::Act(_) if state.paused => {
                 NodeDecision::Wait(Held::on(HeldReason::Paused, Trigger::Operator))
             }
             NodeDecision::Steady => return self.index.set(key, None),
             decision @ (NodeDecision::Act(_) | NodeDecision::Wait(_)) => decision,
         };
-        let entry = index::entry(key, node, &decision, &self.topology, now);
+        let entry = index::entry(key, node, &decision, group, now);
         self.index.set(key, Some(entry));
         match (entry.line, decision) {
             (Some(line), NodeDecision::Act(step)) => {
@@ -479,7 +485,8 @@ impl Planner {
         brakes: Brakes,
     ) -> Option<NodeAction> {
         let node = state.nodes.get(&id)?;
-        match self.decision(node, now) {
+        let group = self.topology.groups.get(node.record.desired.group_id());
+        match decision(node, group, now) {
             NodeDecision::Act(step) => self.action(node, id, step, brakes),
             NodeDecision::Steady | NodeDecision::Wait(_) => None,
         }
@@ -531,7 +538,8 @@ impl Planner {
                 Explanation::Unknown
             };
         };
-        let step = match self.decision(node, now) {
+        let group = self.topology.groups.get(node.record.desired.group_id());
+        let step = match decision(node, group, now) {
             NodeDecision::Steady => return Explanation::Steady,
             NodeDecision::Wait(held) => return Explanation::Held(held),
             NodeDecision::Act(step) => step,
@@ -540,7 +548,7 @@ impl Planner {
             return Explanation::Held(Held::on(HeldReason::Paused, Trigger::Operator));
         }
         let held = self.index.find(&node.record.desired).and_then(|key| {
-            let line = index::line(node, &NodeDecision::Act(step), &self.topology)?;
+            let line = index::line(node, &NodeDecision::Act(step), group)?;
             self.desk(state, now)
                 .held(key.group, line, &Granted::default())
         });
@@ -560,6 +568,11 @@ impl Planner {
             .zip(index)
             .is_some_and(|(group, index)| index < group.count)
     }
+}
+
+fn decision(node: &ManagedNode, group: Option<&GroupTopology>, now: SystemTime) -> NodeDecision {
+    let group = group.filter(|group| group.wants(&node.record.desired));
+    decide(node, group.map(|group| &group.template), now)
 }
 
 /// Stands in an action until [`Planner::finish`] allocates.

@@ -34,6 +34,10 @@ impl GroupTopology {
         }
     }
 
+    pub(crate) fn wants(&self, slot: &LogicalNodeSpec) -> bool {
+        slot.index < self.count
+    }
+
     pub(crate) fn has_template(&self, template: &Arc<NodeTemplate>) -> bool {
         Arc::ptr_eq(&self.template, template) || self.template == *template
     }
@@ -112,6 +116,6 @@ impl Topology {
     pub fn wanting(&self, slot: &LogicalNodeSpec) -> Option<&GroupTopology> {
         self.groups
             .get(slot.group_id())
-            .filter(|group| slot.index < group.count)
+            .filter(|group| group.wants(slot))
     }
 }

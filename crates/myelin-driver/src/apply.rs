@@ -4,8 +4,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use myelin_decider::{Brakes, NodeAction, PlannedEffect};
 use myelin_reducer::transition;
-use myelin_shape::{LogicalNodeId, NodeAttemptId};
-use myelin_state::{ClusterState, DeleteCause, ManagedNode, NodeIntent, RetryPolicy};
+use myelin_shape::{LogicalNodeId, LogicalNodeSpec, NodeAttemptId};
+use myelin_state::{
+    ClusterState, DeleteCause, LeaseMode, ManagedNode, NodeIntent, NodeManagerCommand, RetryPolicy,
+};
 
 use crate::{ClusterDriver, EventKind, Submission};
 
@@ -20,15 +22,22 @@ impl ClusterDriver {
         let mut allocator_valid = true;
         let mut fresh = Vec::new();
         for action in actions {
+            let action = match action {
+                NodeAction::Dispatch(effect) => {
+                    self.dispatch(effect, &policy);
+                    continue;
+                }
+                action @ (NodeAction::Insert { .. }
+                | NodeAction::BeginDelete { .. }
+                | NodeAction::MarkDestroyed { .. }
+                | NodeAction::Restart { .. }
+                | NodeAction::Reap { .. }) => action,
+            };
             let allocates = matches!(
                 action,
                 NodeAction::Insert { .. } | NodeAction::Restart { .. }
             );
-            if allocates && !allocator_valid {
-                self.discard(&action);
-                continue;
-            }
-            if !self.is_valid(&action) {
+            if (allocates && !allocator_valid) || !self.is_valid(&action) {
                 allocator_valid &= !allocates;
                 self.discard(&action);
             } else if let NodeAction::Insert { attempt, desired } = action {
@@ -67,9 +76,8 @@ impl ClusterDriver {
     /// Applies one action whose preconditions hold. Inserts are collected by the caller.
     fn apply(&mut self, action: NodeAction, policy: &RetryPolicy) {
         self.counters.applied += 1;
-        self.note_canary(&action);
         match action {
-            NodeAction::Insert { .. } => {}
+            NodeAction::Insert { .. } | NodeAction::Dispatch(_) => {}
             NodeAction::BeginDelete {
                 node,
                 cause,
@@ -115,7 +123,6 @@ impl ClusterDriver {
                 self.effects.forget.push((id.clone(), expected_attempt));
                 self.emit_of(Some(id), Some(expected_attempt), EventKind::Reaped);
             }
-            NodeAction::Dispatch(effect) => self.dispatch(effect, policy),
         }
     }
 
@@ -126,7 +133,7 @@ impl ClusterDriver {
         }
         let Some(node) = node else { return false };
         match action {
-            NodeAction::Insert { .. } => false,
+            NodeAction::Insert { .. } | NodeAction::Dispatch(_) => false,
             NodeAction::BeginDelete {
                 expected_attempt, ..
             } => {
@@ -156,12 +163,6 @@ impl ClusterDriver {
             NodeAction::Reap {
                 expected_attempt, ..
             } => node.attempt == *expected_attempt && node.is_destroyed(),
-            NodeAction::Dispatch(effect) => {
-                node.attempt == effect.operation.attempt
-                    && node.next_operation_sequence == effect.operation.sequence
-                    && node.pending.is_none()
-                    && !node.is_destroyed()
-            }
         }
     }
 
@@ -180,16 +181,20 @@ impl ClusterDriver {
         }
     }
 
-    fn note_canary(&mut self, action: &NodeAction) {
+    /// Records the canary, if a step of this slot starts the trial of its group's template.
+    fn note_canary(&mut self, slot: &LogicalNodeSpec) {
         let Some(planner) = &mut self.planner else {
             return;
         };
-        let Some(canary) = planner.canary_of(&self.state, action) else {
+        let Some(canary) = planner.canary_of(&self.state, slot) else {
             return;
         };
-        let group = canary.template.group_id.clone();
-        planner.touch_group(&group);
-        self.state.groups.entry(group).or_default().canary = Some(canary);
+        planner.touch_group(slot.group_id());
+        self.state
+            .groups
+            .entry(slot.group_id().clone())
+            .or_default()
+            .canary = Some(canary);
         self.effects.changed.cluster = true;
     }
 
@@ -201,9 +206,13 @@ impl ClusterDriver {
         policy: &RetryPolicy,
     ) {
         let node = valid(&mut self.state, id);
+        let in_use = node.record.stage.is_handed_off();
         transition::begin_delete(node, cause, self.now, policy);
-        let group = node.record.desired.group_id().clone();
-        let attempt = node.attempt;
+        let slot = node.record.desired.clone();
+        let (group, attempt) = (slot.group_id().clone(), node.attempt);
+        if cause == DeleteCause::SpecChanged && in_use {
+            self.note_canary(&slot);
+        }
         self.touch(id);
         self.emit_of(
             Some(id.clone()),
@@ -230,20 +239,37 @@ impl ClusterDriver {
 
     /// Records the effect, then hands it out (seed 1 §6).
     fn dispatch(&mut self, effect: PlannedEffect, policy: &RetryPolicy) {
+        let now = self.now;
+        let node = self
+            .state
+            .nodes
+            .get_mut(&effect.node)
+            .filter(|node| can_dispatch(node, &effect));
+        let Some(node) = node else {
+            return self.discard(&NodeAction::Dispatch(effect));
+        };
         let PlannedEffect {
             node: id,
             operation,
             command,
         } = effect;
         let kind = command.kind();
-        let node = valid(&mut self.state, &id);
-        transition::record_dispatch(node, operation, kind, self.now, policy);
+        transition::record_dispatch(node, operation, kind, now, policy);
         let deadline = node
             .pending
             .as_deref()
-            .map_or(self.now, |pending| pending.deadline);
+            .map_or(now, |pending| pending.deadline);
         if let Some(planner) = &mut self.planner {
-            planner.refresh(node, self.now);
+            planner.refresh(node, now);
+        }
+        self.counters.applied += 1;
+        if let NodeManagerCommand::CreateLease {
+            spec,
+            mode: LeaseMode::CreateOrAdopt,
+            ..
+        } = &command
+        {
+            self.note_canary(spec);
         }
         self.effects.changed.nodes.push(id.clone());
         let event = EventKind::Dispatched {
@@ -258,6 +284,13 @@ impl ClusterDriver {
             deadline,
         });
     }
+}
+
+fn can_dispatch(node: &ManagedNode, effect: &PlannedEffect) -> bool {
+    node.attempt == effect.operation.attempt
+        && node.next_operation_sequence == effect.operation.sequence
+        && node.pending.is_none()
+        && !node.is_destroyed()
 }
 
 fn valid<'a>(state: &'a mut ClusterState, node: &LogicalNodeId) -> &'a mut ManagedNode {

@@ -270,8 +270,8 @@ impl ClusterDriver {
     }
 }
 
-/// Sorts and drops repetitions. What is folded comes nearly sorted, which makes this nearly linear.
+/// Sorts and drops repetitions. What passes and folds touch comes in sorted runs, which a stable sort merges.
 fn sort_once(nodes: &mut Vec<LogicalNodeId>) {
-    nodes.sort_unstable();
+    nodes.sort();
     nodes.dedup();
 }

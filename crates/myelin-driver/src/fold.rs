@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use myelin_reducer::{Folded, Ignored, observe, transition};
-use myelin_shape::{LogicalNodeId, NodeAttemptId, OperationId};
+use myelin_shape::{LogicalNodeId, LogicalNodeSpec, NodeTemplate, OperationId};
 use myelin_state::{
     ErrorClass, GroupRecord, ManagedNode, NodeEvent, NodeObservation, NodeStage, OperationError,
     OperationKind, OperationOutcome, OperatorRequest,
 };
 
-use crate::{ClusterDriver, EventKind, Target};
+use crate::{ClusterDriver, DriverEvent, EventKind, Target};
 
 fn failure_text(event: &NodeEvent) -> Option<String> {
     if let NodeEvent::OperationFinished {
@@ -20,6 +20,52 @@ fn failure_text(event: &NodeEvent) -> Option<String> {
         return Some(error.to_string());
     }
     None
+}
+
+/// Says what a fold has changed.
+fn narrate(
+    node: &ManagedNode,
+    before: &Before,
+    failed: Option<String>,
+    mut tell: impl FnMut(EventKind),
+) {
+    let record = &node.record;
+    if let Some((operation, effect)) = before.effect.filter(|_| node.pending.is_none()) {
+        tell(match failed {
+            Some(error) => EventKind::EffectFailed {
+                operation,
+                effect,
+                error: error.into(),
+            },
+            None => EventKind::Succeeded { operation, effect },
+        });
+    }
+    match (before.stage, record.stage) {
+        (from, to) if from == to => {}
+        (_, NodeStage::Failed) => {
+            let reason = record.failed_reason.clone().unwrap_or_default();
+            tell(EventKind::AttemptFailed { reason });
+        }
+        (from, to) => tell(EventKind::Advanced { from, to }),
+    }
+    if let Some(quarantine) = node.quarantine.as_deref().filter(|_| !before.quarantined) {
+        tell(EventKind::Quarantined {
+            failures: quarantine.failures,
+        });
+    }
+    if let Some(refusal) = node.refused.as_deref().filter(|_| !before.refused) {
+        tell(EventKind::Refused {
+            message: refusal.message.clone(),
+        });
+    }
+    match (before.silent, record.silence.is_some()) {
+        (false, true) => tell(EventKind::Silent),
+        (true, false) if record.stage != NodeStage::Failed => tell(EventKind::Heard),
+        (true | false, _) => {}
+    }
+    if node.is_ready() && !before.ready {
+        tell(EventKind::Ready);
+    }
 }
 
 /// What of a node is compared before and after a fold, to say what happened.
@@ -57,81 +103,42 @@ impl Before {
 impl ClusterDriver {
     /// Folds an observation into the node it is about.
     pub(crate) fn observe(&mut self, observation: NodeObservation) {
-        let id = observation.node.clone();
-        let attempt = observation.attempt;
+        let (id, attempt) = (observation.node.clone(), observation.attempt);
+        if let Folded::Ignored(reason) = self.fold_one(observation) {
+            *self.counters.ignored.entry(reason).or_default() += 1;
+            tracing::debug!(node = %id, %attempt, reason = reason.code(), "observation ignored");
+            let reason = reason.code().into();
+            self.emit_of(Some(id), Some(attempt), EventKind::Ignored { reason });
+        }
+    }
+
+    /// Folds, and notes what that changed: in the history, for the next pass, and for the node's group.
+    fn fold_one(&mut self, observation: NodeObservation) -> Folded {
+        let (id, at) = (observation.node.clone(), self.now);
         let failed = failure_text(&observation.event);
         let Some(node) = self.state.nodes.get_mut(&id) else {
-            self.ignored(id, attempt, Ignored::StaleAttempt);
-            return;
+            return Folded::Ignored(Ignored::StaleAttempt);
         };
         let before = Before::of(node);
-        match observe(node, observation, self.now, &self.retry) {
-            Folded::Applied => self.note(&id, &before, failed),
-            Folded::Ignored(reason) => self.ignored(id, attempt, reason),
-        }
-    }
-
-    fn ignored(&mut self, id: LogicalNodeId, attempt: NodeAttemptId, reason: Ignored) {
-        *self.counters.ignored.entry(reason).or_default() += 1;
-        tracing::debug!(node = %id, %attempt, reason = reason.code(), "observation ignored");
-        let reason = reason.code().into();
-        self.emit_of(Some(id), Some(attempt), EventKind::Ignored { reason });
-    }
-
-    /// Notes what a fold changed: in the history, for the next pass, and for the node's group.
-    fn note(&mut self, id: &LogicalNodeId, before: &Before, failed: Option<String>) {
-        self.touch(id);
-        let Some(node) = self.state.nodes.get(id) else {
-            return;
-        };
-        let record = &node.record;
-        let mut happened = Vec::new();
-        if let Some((operation, effect)) = before.effect.filter(|_| node.pending.is_none()) {
-            happened.push(match failed {
-                Some(error) => EventKind::EffectFailed {
-                    operation,
-                    effect,
-                    error: error.into(),
-                },
-                None => EventKind::Succeeded { operation, effect },
+        let folded = observe(node, observation, at, &self.retry);
+        if folded == Folded::Applied {
+            let attempt = Some(node.attempt);
+            let events = &mut self.effects.changed.events;
+            narrate(node, &before, failed, |kind| {
+                events.push(DriverEvent {
+                    at,
+                    node: Some(id.clone()),
+                    attempt,
+                    kind,
+                });
             });
+            let proof = (node.is_ready() && !before.ready).then(|| node.record.desired.clone());
+            self.touch(&id);
+            if let Some(slot) = proof {
+                self.prove(&slot, before.repairing);
+            }
         }
-        if record.stage != before.stage && record.stage != NodeStage::Failed {
-            happened.push(EventKind::Advanced {
-                from: before.stage,
-                to: record.stage,
-            });
-        }
-        if record.stage == NodeStage::Failed && before.stage != NodeStage::Failed {
-            let reason = record.failed_reason.clone().unwrap_or_default();
-            happened.push(EventKind::AttemptFailed { reason });
-        }
-        if let Some(quarantine) = node.quarantine.as_deref().filter(|_| !before.quarantined) {
-            happened.push(EventKind::Quarantined {
-                failures: quarantine.failures,
-            });
-        }
-        if let Some(refusal) = node.refused.as_deref().filter(|_| !before.refused) {
-            happened.push(EventKind::Refused {
-                message: refusal.message.clone(),
-            });
-        }
-        match (before.silent, record.silence.is_some()) {
-            (false, true) => happened.push(EventKind::Silent),
-            (true, false) if record.stage != NodeStage::Failed => happened.push(EventKind::Heard),
-            (true | false, _) => {}
-        }
-        let became_ready = node.is_ready() && !before.ready;
-        if became_ready {
-            happened.push(EventKind::Ready);
-        }
-        let attempt = node.attempt;
-        for kind in happened {
-            self.emit_of(Some(id.clone()), Some(attempt), kind);
-        }
-        if became_ready {
-            self.prove(id, before.repairing);
-        }
+        folded
     }
 
     pub(crate) fn touch(&mut self, id: &LogicalNodeId) {
@@ -140,33 +147,35 @@ impl ClusterDriver {
     }
 
     /// A node that became ready proves its template, and a repair that did lets the brakes forget.
-    fn prove(&mut self, id: &LogicalNodeId, repaired: bool) {
+    fn prove(&mut self, slot: &LogicalNodeSpec, repaired: bool) {
         let Some(planner) = &mut self.planner else {
             return;
         };
-        let Some(node) = self.state.nodes.get(id) else {
-            return;
-        };
-        let slot = &node.record.desired;
         let group = slot.group_id();
+        let same = |template: &Arc<NodeTemplate>| {
+            Arc::ptr_eq(template, &slot.template) || *template == slot.template
+        };
+        // A node of an earlier spec that is heard again says nothing about the one on trial.
+        let current = planner
+            .topology()
+            .wanting(slot)
+            .is_some_and(|group| same(&group.template));
         if !self.state.groups.contains_key(group) {
             self.state
                 .groups
                 .insert(group.clone(), GroupRecord::default());
         }
         let record = self.state.groups.get_mut(group).expect("just inserted");
-        let known =
-            |template: &Arc<_>| Arc::ptr_eq(template, &slot.template) || *template == slot.template;
-        if !record.proven.as_ref().is_some_and(known) {
+        if current && !record.proven.as_ref().is_some_and(same) {
             record.proven = Some(Arc::clone(&slot.template));
             record.canary = None;
             planner.touch_group(group);
             self.effects.changed.cluster = true;
         }
-        if repaired && (record.brake.silent_machine_ended || self.state.brake.silent_machine_ended)
-        {
+        let run = &mut self.state.brake;
+        if repaired && (record.brake.silent_machine_ended || run.silent_machine_ended) {
             record.brake.silent_machine_ended = false;
-            self.state.brake.silent_machine_ended = false;
+            run.silent_machine_ended = false;
             planner.touch_group(group);
             planner.touch_run();
             self.effects.changed.cluster = true;
@@ -255,20 +264,15 @@ impl ClusterDriver {
                     self.emit(Some(&id), EventKind::Expired { operation, effect });
                 }
             }
-            let Some(node) = self.state.nodes.get_mut(&id) else {
+            let Some(attempt) = self.state.nodes.get(&id).map(|node| node.attempt) else {
                 continue;
             };
-            let before = Before::of(node);
-            let attempt = node.attempt;
             let event = NodeEvent::DeadlinePassed;
-            let observation = NodeObservation {
-                node: id.clone(),
+            self.fold_one(NodeObservation {
+                node: id,
                 attempt,
                 event,
-            };
-            if observe(node, observation, self.now, &policy) == Folded::Applied {
-                self.note(&id, &before, None);
-            }
+            });
         }
     }
 }
