@@ -24,6 +24,10 @@ const HEARTBEATS: [Duration; 2] = [Duration::from_millis(10), Duration::from_min
 pub(crate) enum Lost {
     #[error("no connection: {0}")]
     Connect(io::Error),
+    /// Nobody listens, and the system gave the connection the very port that it dials. Holding it would keep the
+    /// listener from coming back.
+    #[error("no connection: nobody listens")]
+    Oneself,
     #[error("connection broke: {0}")]
     Broke(io::Error),
     #[error("connection was closed")]
@@ -54,8 +58,12 @@ impl Connection {
     pub(crate) async fn join(options: &Options, agent_key: &AgentKey) -> Result<Self, Lost> {
         let deadline = options.pace.deadline;
         let dialled = within(deadline, TcpStream::connect(&options.address)).await?;
+        let stream = dialled.map_err(Lost::Connect)?;
+        if stream.local_addr().ok() == stream.peer_addr().ok() {
+            return Err(Lost::Oneself);
+        }
         let mut connection = Self {
-            stream: dialled.map_err(Lost::Connect)?,
+            stream,
             lines: LineBuffer::new(MAX_AGENT_LINE),
             deadline,
             sequence: 0,

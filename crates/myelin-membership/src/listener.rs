@@ -59,6 +59,9 @@ impl fmt::Debug for Clock {
 pub struct Options {
     /// Where to listen: a loopback address. Port 0 takes any free one.
     pub address: SocketAddr,
+    /// How long to try for an address that is in use: one that was ours before a restart may be held for a moment by a
+    /// connection that the system gave the same port.
+    pub bind_patience: Duration,
     /// What join tokens derive from.
     pub secret: JoinSecret,
     /// Heartbeats and silence.
@@ -81,6 +84,7 @@ impl Options {
     pub fn new(address: SocketAddr, secret: JoinSecret) -> Self {
         Self {
             address,
+            bind_patience: Duration::from_secs(5),
             secret,
             timing: Timing::default(),
             join_deadline: Duration::from_secs(5),
@@ -214,7 +218,7 @@ impl Listener {
             return Err(ListenerError::NotLoopback(address));
         }
         let failed = |source| ListenerError::Bind { address, source };
-        let socket = TcpListener::bind(address).await.map_err(failed)?;
+        let socket = bind(address, options.bind_patience).await.map_err(failed)?;
         let address = socket.local_addr().map_err(failed)?;
         let state = State {
             membership: Membership::new(options.secret.clone(), options.timing),
@@ -304,6 +308,20 @@ impl Listener {
         let now = self.shared.options.clock.now();
         let deadline = self.shared.lock().membership.next_deadline()?;
         Some(deadline.duration_since(now).unwrap_or_default())
+    }
+}
+
+async fn bind(address: SocketAddr, patience: Duration) -> io::Result<TcpListener> {
+    let start = Instant::now();
+    loop {
+        match TcpListener::bind(address).await {
+            Err(error)
+                if error.kind() == io::ErrorKind::AddrInUse && start.elapsed() < patience =>
+            {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            result => return result,
+        }
     }
 }
 

@@ -413,11 +413,30 @@ async fn the_address_must_be_loopback_and_free() {
     let world = World::new(options()).await;
     let bind = |address| async move {
         let (sender, _told) = unbounded_channel();
-        let refused = Listener::bind(Options::new(address, secret()), sender).await;
+        let options = Options {
+            bind_patience: Duration::from_millis(100),
+            ..Options::new(address, secret())
+        };
+        let refused = Listener::bind(options, sender).await;
         refused.unwrap_err()
     };
     let taken = bind(world.handle.address()).await;
     assert!(matches!(taken, ListenerError::Bind { .. }), "{taken}");
     let open = bind(SocketAddr::from(([0, 0, 0, 0], 0))).await;
     assert_eq!(open.to_string(), "0.0.0.0:0 is no loopback address");
+}
+
+#[tokio::test]
+async fn an_address_that_becomes_free_is_taken() {
+    let world = World::new(options()).await;
+    let address = world.handle.address();
+    let (sender, _told) = unbounded_channel();
+    let options = Options {
+        bind_patience: PATIENCE,
+        ..Options::new(address, secret())
+    };
+    let (bound, ()) = tokio::join!(Listener::bind(options, sender), async {
+        world.shutdown.cancel();
+    });
+    assert_eq!(bound.unwrap().1.address(), address);
 }
