@@ -355,6 +355,10 @@ impl Planner {
         };
         let entry = index::entry(key, node, &decision, group, now);
         self.index.set(key, Some(entry));
+        if let Some(Line::Keep(_)) = entry.line {
+            // How long it is kept depends on the time, and not on counts alone.
+            self.index.moved.insert(key.group);
+        }
         match (entry.line, decision) {
             (Some(line), NodeDecision::Act(step)) => {
                 pass.waiting.insert(
@@ -449,13 +453,14 @@ impl Planner {
         self.unchecked.clear();
     }
 
-    fn hold_missing(&self, state: &ClusterState, pass: &mut Pass<'_>) {
+    fn hold_missing(&mut self, state: &ClusterState, pass: &mut Pass<'_>) {
         let held = Held::on(HeldReason::Paused, Trigger::Operator);
-        pass.held.extend(
-            self.missing(state)
-                .into_iter()
-                .map(|(node, ..)| (node, held.clone())),
-        );
+        let missing = self.missing(state);
+        if missing.is_empty() {
+            self.unchecked.clear();
+        }
+        let nodes = missing.into_iter().map(|(node, ..)| node);
+        pass.held.extend(nodes.map(|node| (node, held.clone())));
     }
 
     fn grant(&mut self, state: &ClusterState, now: SystemTime, pass: &mut Pass<'_>) {
@@ -533,7 +538,7 @@ impl Planner {
     ) -> Explanation {
         let Some(node) = state.nodes.get(id) else {
             return if self.is_missing(id) {
-                Explanation::Missing
+                held_anyway(state, true).map_or(Explanation::Missing, Explanation::Held)
             } else {
                 Explanation::Unknown
             };
@@ -544,14 +549,13 @@ impl Planner {
             NodeDecision::Wait(held) => return Explanation::Held(held),
             NodeDecision::Act(step) => step,
         };
-        if state.paused {
-            return Explanation::Held(Held::on(HeldReason::Paused, Trigger::Operator));
-        }
-        let held = self.index.find(&node.record.desired).and_then(|key| {
+        let waits = |key: SlotKey| {
             let line = index::line(node, &NodeDecision::Act(step), group)?;
             self.desk(state, now)
                 .held(key.group, line, &Granted::default())
-        });
+        };
+        let held = held_anyway(state, step == Step::Restart)
+            .or_else(|| self.index.find(&node.record.desired).and_then(waits));
         held.map_or(Explanation::Next(step), Explanation::Held)
     }
 
@@ -573,6 +577,19 @@ impl Planner {
 fn decision(node: &ManagedNode, group: Option<&GroupTopology>, now: SystemTime) -> NodeDecision {
     let group = group.filter(|group| group.wants(&node.record.desired));
     decide(node, group.map(|group| &group.template), now)
+}
+
+/// Says what holds every step of a run, or every one that starts an attempt.
+fn held_anyway(state: &ClusterState, starts_attempt: bool) -> Option<Held> {
+    let exhausted = state.next_attempt_id.checked_add(1).is_none();
+    let reason = if state.paused {
+        HeldReason::Paused
+    } else if starts_attempt && exhausted {
+        HeldReason::AllocatorExhausted
+    } else {
+        return None;
+    };
+    Some(Held::on(reason, Trigger::Operator))
 }
 
 /// Stands in an action until [`Planner::finish`] allocates.

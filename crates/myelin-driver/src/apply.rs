@@ -42,10 +42,10 @@ impl ClusterDriver {
                 self.discard(&action);
             } else if let NodeAction::Insert { attempt, desired } = action {
                 self.state.next_attempt_id += 1;
-                fresh.push((
-                    desired.logical_node_id.clone(),
-                    ManagedNode::new(attempt, desired),
-                ));
+                let id = desired.logical_node_id.clone();
+                self.touch(&id);
+                self.emit_of(Some(id.clone()), Some(attempt), EventKind::Inserted);
+                fresh.push((id, ManagedNode::new(attempt, desired)));
             } else {
                 self.apply(action, &policy);
             }
@@ -58,10 +58,6 @@ impl ClusterDriver {
     }
 
     fn insert_all(&mut self, fresh: Vec<(LogicalNodeId, ManagedNode)>) {
-        for (id, node) in &fresh {
-            self.touch(id);
-            self.emit_of(Some(id.clone()), Some(node.attempt), EventKind::Inserted);
-        }
         self.effects.changed.cluster |= !fresh.is_empty();
         self.counters.applied += fresh.len() as u64;
         if fresh.len() * BULK_SHARE >= self.state.nodes.len() {
@@ -207,19 +203,23 @@ impl ClusterDriver {
     ) {
         let node = valid(&mut self.state, id);
         let in_use = node.record.stage.is_handed_off();
+        let quarantined = node.quarantine.is_some();
         transition::begin_delete(node, cause, self.now, policy);
         let slot = node.record.desired.clone();
-        let (group, attempt) = (slot.group_id().clone(), node.attempt);
+        let (group, attempt) = (slot.group_id().clone(), Some(node.attempt));
+        let quarantine = node.quarantine.as_deref().filter(|_| !quarantined);
+        let failures = quarantine.map(|quarantine| quarantine.failures);
         if cause == DeleteCause::SpecChanged && in_use {
             self.note_canary(&slot);
         }
         self.touch(id);
-        self.emit_of(
-            Some(id.clone()),
-            Some(attempt),
-            EventKind::DeleteBegan { cause },
-        );
+        self.emit_of(Some(id.clone()), attempt, EventKind::DeleteBegan { cause });
+        if let Some(failures) = failures {
+            let kind = EventKind::Quarantined { failures };
+            self.emit_of(Some(id.clone()), attempt, kind);
+        }
         if brakes.group {
+            self.braked.insert(group.clone());
             self.state
                 .groups
                 .entry(group.clone())

@@ -1,10 +1,17 @@
 //! The loop: fold, expire, plan, apply.
 
-use std::{collections::BTreeMap, mem, sync::Arc, time::SystemTime};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    sync::Arc,
+    time::SystemTime,
+};
 
 use myelin_decider::{Explanation, Planner, ReconcilePlan};
 use myelin_reducer::Ignored;
-use myelin_shape::{ClusterShape, DEFAULT_MAX_NODES, LogicalNodeId, NodeAttemptId, RunId};
+use myelin_shape::{
+    ClusterShape, DEFAULT_MAX_NODES, LogicalNodeId, NodeAttemptId, NodeGroupId, RunId,
+};
 use myelin_state::{ClusterState, RetryPolicy};
 use myelin_workqueue::WorkQueue;
 
@@ -71,6 +78,8 @@ pub struct ClusterDriver {
     pub(crate) effects: Effects,
     pub(crate) counters: Counters,
     pub(crate) now: SystemTime,
+    /// The groups whose brake has ended a silent machine.
+    pub(crate) braked: BTreeSet<NodeGroupId>,
     queue: WorkQueue<RunKey>,
     last_plan: ReconcilePlan,
 }
@@ -87,7 +96,14 @@ impl ClusterDriver {
 
     /// Returns a driver that goes on from an earlier state. It acts once a shape is accepted.
     pub fn restore(options: Options, state: ClusterState) -> Self {
+        let braked = state
+            .groups
+            .iter()
+            .filter(|(_, group)| group.brake.silent_machine_ended)
+            .map(|(id, _)| id.clone())
+            .collect();
         Self {
+            braked,
             options,
             state,
             desired: None,
@@ -159,7 +175,7 @@ impl ClusterDriver {
     }
 
     /// Runs one pass; returns whether another one must follow.
-    fn pass(&mut self) -> bool {
+    pub(crate) fn pass(&mut self) -> bool {
         self.expire_due();
         let Some(mut planner) = self.planner.take() else {
             return false;
@@ -176,6 +192,7 @@ impl ClusterDriver {
             held = plan.held.len(),
             "pass"
         );
+        self.forget_brakes();
         self.apply_all(mem::take(&mut plan.actions));
         if self.state.observed_generation != plan.observed_generation {
             self.state.observed_generation = plan.observed_generation;

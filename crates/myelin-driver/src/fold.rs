@@ -1,43 +1,29 @@
 //! Folding of observations, deadlines and operators' words, and what they mean for the groups.
 
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
 use myelin_reducer::{Folded, Ignored, observe, transition};
 use myelin_shape::{LogicalNodeId, LogicalNodeSpec, NodeTemplate, OperationId};
 use myelin_state::{
-    ErrorClass, GroupRecord, ManagedNode, NodeEvent, NodeObservation, NodeStage, OperationError,
-    OperationKind, OperationOutcome, OperatorRequest,
+    ErrorClass, GroupRecord, ManagedNode, NodeEvent, NodeIntent, NodeObservation, NodeStage,
+    OperationError, OperationKind, OperationOutcome, OperatorRequest,
 };
 
 use crate::{ClusterDriver, DriverEvent, EventKind, Target};
 
-fn failure_text(event: &NodeEvent) -> Option<String> {
-    if let NodeEvent::OperationFinished {
-        outcome: OperationOutcome::Failed(error),
-        ..
-    } = event
-    {
-        return Some(error.to_string());
-    }
-    None
-}
-
 /// Says what a fold has changed.
-fn narrate(
-    node: &ManagedNode,
-    before: &Before,
-    failed: Option<String>,
-    mut tell: impl FnMut(EventKind),
-) {
+fn narrate(node: &ManagedNode, before: &Before, mut tell: impl FnMut(EventKind)) {
     let record = &node.record;
     if let Some((operation, effect)) = before.effect.filter(|_| node.pending.is_none()) {
-        tell(match failed {
-            Some(error) => EventKind::EffectFailed {
+        tell(if node.retry.consecutive_failures > before.failures {
+            let error = node.retry.last_error.clone().unwrap_or_default();
+            EventKind::EffectFailed {
                 operation,
                 effect,
-                error: error.into(),
-            },
-            None => EventKind::Succeeded { operation, effect },
+                error,
+            }
+        } else {
+            EventKind::Succeeded { operation, effect }
         });
     }
     match (before.stage, record.stage) {
@@ -47,6 +33,9 @@ fn narrate(
             tell(EventKind::AttemptFailed { reason });
         }
         (from, to) => tell(EventKind::Advanced { from, to }),
+    }
+    if let Some(cause) = node.delete_cause.filter(|_| !before.deleting) {
+        tell(EventKind::DeleteBegan { cause });
     }
     if let Some(quarantine) = node.quarantine.as_deref().filter(|_| !before.quarantined) {
         tell(EventKind::Quarantined {
@@ -79,7 +68,9 @@ struct Before {
     silent: bool,
     refused: bool,
     quarantined: bool,
-    repairing: bool,
+    recovering: bool,
+    deleting: bool,
+    failures: u32,
     effect: Option<(OperationId, OperationKind)>,
 }
 
@@ -91,7 +82,9 @@ impl Before {
             silent: node.record.silence.is_some(),
             refused: node.refused.is_some(),
             quarantined: node.quarantine.is_some(),
-            repairing: node.repairing,
+            recovering: node.recovering,
+            deleting: node.intent == NodeIntent::Deleting,
+            failures: node.retry.consecutive_failures,
             effect: node
                 .pending
                 .as_deref()
@@ -115,16 +108,18 @@ impl ClusterDriver {
     /// Folds, and notes what that changed: in the history, for the next pass, and for the node's group.
     fn fold_one(&mut self, observation: NodeObservation) -> Folded {
         let (id, at) = (observation.node.clone(), self.now);
-        let failed = failure_text(&observation.event);
+        let finishes = matches!(observation.event, NodeEvent::OperationFinished { .. });
         let Some(node) = self.state.nodes.get_mut(&id) else {
             return Folded::Ignored(Ignored::StaleAttempt);
         };
-        let before = Before::of(node);
+        let mut before = Before::of(node);
+        // Without a result, an effect that is gone was given up, not ended.
+        before.effect = before.effect.filter(|_| finishes);
         let folded = observe(node, observation, at, &self.retry);
         if folded == Folded::Applied {
             let attempt = Some(node.attempt);
             let events = &mut self.effects.changed.events;
-            narrate(node, &before, failed, |kind| {
+            narrate(node, &before, |kind| {
                 events.push(DriverEvent {
                     at,
                     node: Some(id.clone()),
@@ -135,7 +130,7 @@ impl ClusterDriver {
             let proof = (node.is_ready() && !before.ready).then(|| node.record.desired.clone());
             self.touch(&id);
             if let Some(slot) = proof {
-                self.prove(&slot, before.repairing);
+                self.prove(&slot, before.recovering);
             }
         }
         folded
@@ -146,7 +141,7 @@ impl ClusterDriver {
         self.effects.changed.nodes.push(id.clone());
     }
 
-    /// A node that became ready proves its template, and a repair that did lets the brakes forget.
+    /// A node that became ready proves its template; one that had failed lets the brakes forget.
     fn prove(&mut self, slot: &LogicalNodeSpec, repaired: bool) {
         let Some(planner) = &mut self.planner else {
             return;
@@ -176,8 +171,34 @@ impl ClusterDriver {
         if repaired && (record.brake.silent_machine_ended || run.silent_machine_ended) {
             record.brake.silent_machine_ended = false;
             run.silent_machine_ended = false;
+            self.braked.remove(group);
             planner.touch_group(group);
             planner.touch_run();
+            self.effects.changed.cluster = true;
+        }
+    }
+
+    /// Lets brakes forget the silent machine they ended once nothing of their scope fails any more, however the repair
+    /// of that machine went: it may have been quarantined, or replaced on purpose.
+    pub(crate) fn forget_brakes(&mut self) {
+        let Some(planner) = &mut self.planner else {
+            return;
+        };
+        if self.state.brake.silent_machine_ended && planner.run_brake().unhealthy == 0 {
+            self.state.brake.silent_machine_ended = false;
+            planner.touch_run();
+            self.effects.changed.cluster = true;
+        }
+        for group in mem::take(&mut self.braked) {
+            let brake = planner.group_brake(&group);
+            if brake.is_some_and(|brake| brake.unhealthy > 0) {
+                self.braked.insert(group);
+                continue;
+            }
+            if let Some(record) = self.state.groups.get_mut(&group) {
+                record.brake.silent_machine_ended = false;
+            }
+            planner.touch_group(&group);
             self.effects.changed.cluster = true;
         }
     }

@@ -30,10 +30,12 @@ pub(crate) fn bootstrap(
     if !is_session_of(node, update.session) {
         return Folded::Ignored(Ignored::OtherSession);
     }
-    let facts = session_facts(node, update.session, now);
-    if update.sequence <= facts.last_sequence {
+    let known = node.record.bootstrap.as_deref();
+    let known = known.filter(|facts| facts.session == update.session);
+    if update.sequence <= known.map_or(0, |facts| facts.last_sequence) {
         return Folded::Ignored(Ignored::OldSequence);
     }
+    let facts = session_facts(node, update.session, now);
     facts.last_sequence = update.sequence;
     if !facts.stage.is_terminal() {
         facts.stage = update.stage;

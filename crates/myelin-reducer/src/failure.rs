@@ -40,7 +40,8 @@ pub(crate) fn delay_effect(
     });
 }
 
-fn count(node: &mut ManagedNode, message: &str) -> u32 {
+/// Counts a failure, and returns how many there were in a row.
+pub(crate) fn count(node: &mut ManagedNode, message: &str) -> u32 {
     node.retry.consecutive_failures = node.retry.consecutive_failures.saturating_add(1);
     node.retry.last_error = Some(message.into());
     node.retry.consecutive_failures

@@ -11,7 +11,7 @@ use myelin_state::{
 use crate::{
     Folded, Ignored,
     agent::{handed_off, session_facts},
-    failure::{Delay, delay_effect, end_attempt},
+    failure::{Delay, count, delay_effect, end_attempt},
 };
 
 /// Folds the result of an effect, if it is the pending one.
@@ -138,7 +138,10 @@ fn endpoint_known(node: &mut ManagedNode, connection: Connection) {
 fn bootstrap_started(node: &mut ManagedNode, session: BootstrapSessionId, now: SystemTime) {
     succeeded(node);
     settled(node, OperationKind::StartBootstrap);
-    node.active_bootstrap = Some(session);
+    // A bootstrap may be over before the reply to its start is here.
+    if node.intent == NodeIntent::Deleting || !node.record.handed_off {
+        node.active_bootstrap = Some(session);
+    }
     node.retry.failed_cancels = 0;
     session_facts(node, session, now);
     node.record.stage = node.record.stage.max(NodeStage::BootstrapRunning);
@@ -186,7 +189,10 @@ fn failed(
             return;
         }
         (OperationKind::CreateLease, ErrorClass::Permanent) if active => {
+            // It waits for another spec or an operator, not for a time.
             refused(node, error.message, now);
+            count(node, &message);
+            return;
         }
         // A join may have made it a node before this reply.
         (OperationKind::StartBootstrap, class)
@@ -200,6 +206,11 @@ fn failed(
             node.repairing = false;
         }
         (OperationKind::CancelBootstrap, _) => cancel_failed(node, policy),
+        // The node is ready without it.
+        (OperationKind::StartBootstrap, _) if active && node.record.handed_off => {
+            count(node, &message);
+            return;
+        }
         _ => {}
     }
     delay_effect(node, &message, delay(error.class, now), now, policy);
