@@ -194,6 +194,7 @@ impl Host {
             roster: Arc::new(membership),
             outputs,
             observations,
+            witness: None,
         };
         let (service, handle) =
             Service::new(runtime::Options::new(cluster, run, clock, kinds()), parts);

@@ -67,7 +67,7 @@ fn only_one() -> Result<StateDir, Failure> {
     let begun: Vec<_> = all.iter().filter(begun).collect();
     match (running.as_slice(), begun.as_slice()) {
         ([one], _) | ([], [one]) => Ok((*one).clone()),
-        ([], []) => Err(Failure::new("no run is there")
+        ([], []) => Err(Failure::new("there is no run yet")
             .hint("start one with `myelin up FILE`, or name its directory with --state-dir")),
         ([], several) | (several, _) => {
             let names = several

@@ -15,10 +15,19 @@ pub(super) fn live() -> &'static MultiProgress {
     LIVE.get_or_init(MultiProgress::new)
 }
 
+/// Does something that writes to the terminal, without tearing the live view.
+pub(super) fn above_live<T>(write: impl FnOnce() -> T) -> T {
+    match LIVE.get() {
+        Some(live) => live.suspend(write),
+        None => write(),
+    }
+}
+
 /// Starts logging: warnings, more with `-v`, or what `MYELIN_LOG` says.
 pub(super) fn init(globals: &Globals) {
     let level = match globals.verbose {
-        0 => "warn",
+        // Failed operations are told as they happen, in fewer words.
+        0 => "warn,myelin_executor::outcome=error",
         1 => "info",
         2 => "debug",
         _ => "trace",
@@ -63,11 +72,7 @@ impl Write for Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
-        let write = || io::stderr().write_all(&self.0);
         // A closed terminal reads no logs.
-        let _ = match LIVE.get() {
-            Some(live) => live.suspend(write),
-            None => write(),
-        };
+        let _ = above_live(|| io::stderr().write_all(&self.0));
     }
 }

@@ -4,11 +4,12 @@ use std::{
     env,
     fmt::Display,
     io::{self, IsTerminal as _, Write as _},
+    os::fd::AsFd,
 };
 
 use serde::Serialize;
 
-use super::{args::Format, failure::Failure};
+use super::{args::Format, failure::Failure, log};
 
 /// Prints to standard output. A reader that has gone, as with `| head`, is no failure.
 pub(super) fn print(text: &str) -> Result<(), Failure> {
@@ -21,9 +22,11 @@ pub(super) fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Prints a line to standard error. That nobody reads it is no failure.
+/// Prints a line to standard error, above the live view if there is one. That nobody reads it is no failure.
 pub(super) fn note(text: impl Display) {
-    let _ = writeln!(io::stderr(), "{text}");
+    log::above_live(|| {
+        let _ = writeln!(io::stderr(), "{text}");
+    });
 }
 
 /// Prints a result in the wanted form.
@@ -137,4 +140,19 @@ impl Style {
             _ => self.paint("36", padded),
         }
     }
+}
+
+/// Returns the width of a terminal.
+pub(super) fn width(terminal: impl AsFd) -> usize {
+    let size = rustix::termios::tcgetwinsize(terminal);
+    size.map_or(80, |size| usize::from(size.ws_col)).max(40)
+}
+
+/// Cuts a line to a width.
+pub(super) fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(width.saturating_sub(1)).collect();
+    kept + "…"
 }

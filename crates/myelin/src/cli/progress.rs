@@ -90,7 +90,8 @@ impl Teller {
         while let Ok(events) = self.handle.events(None, Some(self.last), MAX_TOLD).await {
             for event in &events {
                 self.last = event.sequence;
-                if let Some(text) = told(event, self.live) {
+                let leaving = self.handle.pulse().borrow().leaving;
+                if let Some(text) = told(event, self.live, leaving) {
                     let node = event.node.as_deref().unwrap_or("run");
                     self.say(&time::clock(event.at), node, &text);
                 }
@@ -118,22 +119,19 @@ impl Teller {
 
     fn say(&self, at: &str, of: &str, text: &str) {
         let line = format!("{} {of} {text}\n", self.style.dim(at));
-        let print = || output::print(&line);
         // A closed terminal is noticed by its signal.
-        let _ = if self.live {
-            log::live().suspend(print)
-        } else {
-            print()
-        };
+        let _ = log::above_live(|| output::print(&line));
     }
 }
 
 /// Returns what is told of an event; nothing of the steps between, and less where they are seen anyway.
-fn told(event: &EventView, live: bool) -> Option<String> {
+fn told(event: &EventView, live: bool, leaving: bool) -> Option<String> {
     let plain = |text: &str| Some(text.to_owned());
     match event.code.as_str() {
         "advanced" if !live => match event.stage.as_deref() {
-            Some("LeaseCreated") => plain("leased"),
+            Some("LeaseCreated" | "EndpointKnown") if event.text.starts_with("LeaseRequested") => {
+                plain("leased")
+            }
             Some("BootstrapRunning") => plain("booting"),
             _ => None,
         },
@@ -146,6 +144,7 @@ fn told(event: &EventView, live: bool) -> Option<String> {
         "delete_began" if !live || !event.text.ends_with("no longer desired") => {
             Some(event.text.clone())
         }
+        "desired_accepted" | "resumed" if leaving => None,
         "desired_accepted" if event.text == "desired generation 1 accepted" => None,
         "silent" | "attempt_failed" | "effect_failed" | "quarantined" | "refused" | "paused"
         | "resumed" | "operator_asked" | "desired_accepted" => Some(event.text.clone()),
@@ -178,7 +177,7 @@ impl LiveView {
         let Ok((groups, nodes, n_unsettled)) = self.handle.progress(MAX_MOVING).await else {
             return;
         };
-        let width = width();
+        let width = output::width(io::stderr());
         let mut lines: Vec<_> = groups
             .iter()
             .map(|it| group_line(it, self.style, width))
@@ -195,11 +194,6 @@ impl Drop for LiveView {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }
-}
-
-fn width() -> usize {
-    let size = rustix::termios::tcgetwinsize(io::stderr());
-    size.map_or(80, |size| usize::from(size.ws_col)).max(40)
 }
 
 /// The width of the bar of a group.
@@ -220,7 +214,7 @@ fn group_line(group: &GroupView, style: Style, width: usize) -> String {
         .chars()
         .count()
         + BAR;
-    let moving = cut(
+    let moving = output::cut(
         &moving,
         moving
             .chars()
@@ -244,14 +238,6 @@ fn node_line(node: &NodeView, style: Style, width: usize) -> String {
     let head = format!("  {:<14} ", node.node);
     let state = format!("{:<12}", node.state);
     let room = width.saturating_sub(head.chars().count() + state.chars().count() + 1);
-    let why = cut(&table::why(node), room);
+    let why = output::cut(&table::why(node), room);
     format!("{head}{} {why}", style.state(&node.state, &state))
-}
-
-fn cut(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
-        return text.to_owned();
-    }
-    let kept: String = text.chars().take(width.saturating_sub(1)).collect();
-    kept + "…"
 }

@@ -1,10 +1,15 @@
 //! Tables without lines, as `kubectl` and `docker` print them.
 
+use std::io::{self, IsTerminal as _};
+
 use comfy_table::{ContentArrangement, Table, presets};
 
 use crate::view::NodeView;
 
-use super::{output::Style, time};
+use super::{
+    output::{self, Style},
+    time,
+};
 
 /// The longest lease name that is shown whole.
 const LEASE_WIDTH: usize = 28;
@@ -49,7 +54,18 @@ pub(super) fn nodes(nodes: &[NodeView], style: Style) -> String {
         "WHY",
     ];
     let text = table(&head, rows);
-    paint_states(&text, nodes, style)
+    paint_states(&cut_to_terminal(&text), nodes, style)
+}
+
+/// Cuts lines to the width of the terminal, if it is one; `explain` says the rest.
+fn cut_to_terminal(text: &str) -> String {
+    if !io::stdout().is_terminal() {
+        return text.to_owned();
+    }
+    let width = output::width(io::stdout());
+    text.lines()
+        .map(|line| output::cut(line, width) + "\n")
+        .collect()
 }
 
 /// Colours are put in after the columns were measured.

@@ -1,6 +1,6 @@
 //! `up`: the loop in this process.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
@@ -14,7 +14,6 @@ use crate::{
     host::{self, Host},
     runtime::{self, Handle},
     state_dir::StateDir,
-    view::NodeView,
 };
 
 use super::{
@@ -39,8 +38,8 @@ const LIST_DEADLINE: Duration = Duration::from_secs(5);
 /// How often it is looked whether only a person can help.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// How many nodes are explained when they did not converge.
-const MAX_EXPLAINED: usize = 10;
+/// How many kinds of trouble are explained when nodes did not converge.
+const MAX_EXPLAINED: usize = 5;
 
 /// What ends the wait.
 enum Ending {
@@ -176,7 +175,7 @@ async fn drive(
             } else {
                 "not converged in time"
             };
-            not_converged(handle, why, down_command).await
+            not_converged(host, state, why, down_command).await
         }
         Ending::TakenDown => {
             quiet().await;
@@ -302,7 +301,8 @@ async fn report(handle: &Handle, down_command: &str) -> Result<(), Failure> {
     ))
 }
 
-async fn not_converged(handle: &Handle, why: &str, down_command: &str) -> Outcome {
+async fn not_converged(host: &Host, state: &StateDir, why: &str, down_command: &str) -> Outcome {
+    let handle = &host.handle;
     let nodes = handle.nodes().await?;
     let style = Style::stdout();
     output::print(&table::nodes(&nodes, style))?;
@@ -310,27 +310,27 @@ async fn not_converged(handle: &Handle, why: &str, down_command: &str) -> Outcom
         .iter()
         .filter(|node| node.why.code != "steady")
         .collect();
-    for node in waiting.iter().take(MAX_EXPLAINED) {
-        explain(handle, node, style).await?;
+    // Nodes with the same trouble are explained by one of them.
+    let mut told = BTreeSet::new();
+    let distinct = waiting
+        .iter()
+        .filter(|node| told.insert((&node.state, &node.why.text)));
+    for node in distinct.take(MAX_EXPLAINED) {
+        let view = handle.explain(node.node.as_str().into()).await?;
+        output::print(&format!("\n{}", read::explain_text(&view, style)))?;
     }
-    if waiting.len() > MAX_EXPLAINED {
-        output::print(&format!(
-            "\nand {} more like these\n",
-            waiting.len() - MAX_EXPLAINED
-        ))?;
-    }
-    Err(Failure::new(format!(
+    let left = timeout(LIST_DEADLINE, host.leases()).await;
+    let hint = match left {
+        Ok(Ok(left)) if left.is_empty() => {
+            state.forget_clusters(&[host.cluster])?;
+            "nothing is leased; mend the file and try again".to_owned()
+        }
+        _ => format!("what is leased stays; remove it with `{down_command}`"),
+    };
+    let message = format!(
         "{why}: {} of {} nodes are not ready",
         waiting.len(),
         nodes.len()
-    ))
-    .hint(format!(
-        "what was leased stays; remove it with `{down_command}`"
-    ))
-    .code(NOT_CONVERGED))
-}
-
-async fn explain(handle: &Handle, node: &NodeView, style: Style) -> Result<(), Failure> {
-    let view = handle.explain(node.node.as_str().into()).await?;
-    output::print(&format!("\n{}", read::explain_text(&view, style)))
+    );
+    Err(Failure::new(message).hint(hint).code(NOT_CONVERGED))
 }

@@ -11,7 +11,7 @@ use myelin_state::{NodeIntent, NodeStage, OperatorRequest};
 use crate::view::{self, EventView, ExplainView};
 
 use super::{
-    Error, Options, Outputs, Pulse, Roster, Target,
+    Error, Options, Outputs, Pulse, Roster, Target, Witness,
     handle::{EventQuery, Request},
     ring::EventRing,
     service::SnapshotSource,
@@ -27,6 +27,7 @@ pub(super) struct Ports {
     pub(super) snapshot: SnapshotSource,
     pub(super) roster: Arc<dyn Roster>,
     pub(super) outputs: Outputs,
+    pub(super) witness: Option<Box<dyn Witness>>,
 }
 
 /// The driver with its surroundings.
@@ -77,6 +78,10 @@ impl Core {
         loop {
             let effects = self.driver.run(self.now());
             self.wake_at = effects.wake_at;
+            if let Some(witness) = &mut self.ports.witness {
+                let events = &effects.changed.events;
+                witness.settled(&self.driver, events, self.options.clock.now());
+            }
             let (all_taken, more) = self.perform(effects);
             refused.extend(more);
             // A refused effect is folded as its failure, which delays the next one: this ends.
@@ -365,7 +370,7 @@ impl Core {
         let mut unsettled = planner.unsettled().peekable();
         let mut needs_person = false;
         let all_held = unsettled.peek().is_some()
-            && unsettled.all(|id| match self.driver.explain(id) {
+            && unsettled.all(|id| match self.driver.explain(&id) {
                 Explanation::Held(held) => match held.until {
                     Until::On(Trigger::SpecChange | Trigger::Operator) => {
                         needs_person = true;

@@ -19,4 +19,4 @@ mod service;
 pub(crate) use self::apply::check_providers;
 pub use self::handle::{Applied, Error, Handle, Pulse, Target};
 pub use self::output::Outputs;
-pub use self::service::{Options, Parts, Roster, Service, SnapshotSource};
+pub use self::service::{Options, Parts, Roster, Service, SnapshotSource, Witness};

@@ -1,8 +1,12 @@
 //! The task that owns the driver.
 
-use std::{fmt, future, sync::Arc, time::Duration};
+use std::{
+    fmt, future,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
-use myelin_driver::Event;
+use myelin_driver::{ClusterDriver, DriverEvent, Event};
 use myelin_executor::{Clock, EffectExecutor, Snapshot};
 use myelin_shape::{AttemptKey, ClusterUid, ProviderKind, RunId};
 use myelin_state::NodeObservation;
@@ -69,7 +73,7 @@ pub trait Roster: fmt::Debug + Send + Sync {
     fn retire(&self, key: &AttemptKey);
 
     /// Returns when an attempt's agent was last heard.
-    fn last_contact(&self, key: &AttemptKey) -> Option<std::time::SystemTime>;
+    fn last_contact(&self, key: &AttemptKey) -> Option<SystemTime>;
 
     /// Cuts all agents off, or ends that.
     fn suspend(&self, suspended: bool);
@@ -80,13 +84,19 @@ impl Roster for myelin_membership::Handle {
         Self::retire(self, key);
     }
 
-    fn last_contact(&self, key: &AttemptKey) -> Option<std::time::SystemTime> {
+    fn last_contact(&self, key: &AttemptKey) -> Option<SystemTime> {
         Self::last_contact(self, key)
     }
 
     fn suspend(&self, suspended: bool) {
         Self::suspend(self, suspended);
     }
+}
+
+/// Sees every settled state of the driver: what a linter or a meter is told.
+pub trait Witness: fmt::Debug + Send {
+    /// Takes a look; `events` is what has happened since the last one.
+    fn settled(&mut self, driver: &ClusterDriver, events: &[DriverEvent], now: SystemTime);
 }
 
 /// The parts a loop is put together from.
@@ -102,6 +112,8 @@ pub struct Parts {
     pub outputs: Outputs,
     /// What executor, agents and bootstraps learn.
     pub observations: UnboundedReceiver<NodeObservation>,
+    /// Who looks on.
+    pub witness: Option<Box<dyn Witness>>,
 }
 
 /// Where the state of an executor is read for display.
@@ -157,6 +169,7 @@ impl Service {
                     snapshot: parts.snapshot,
                     roster: parts.roster,
                     outputs: parts.outputs,
+                    witness: parts.witness,
                 },
             ),
             requests,

@@ -10,7 +10,7 @@ use myelin_state::{Connection, ManagedNode};
 
 use super::{
     AgentView, BrakeView, EventView, ExplainView, GroupView, NodeView, OutputView, PendingView,
-    ProviderView, RetryView, StatusView, Why, stamp, text,
+    ProviderView, RetryView, StatusView, stamp, text,
 };
 
 /// Returns the key lists of nodes are sorted by: the group, then the index as a number.
@@ -95,20 +95,8 @@ fn missing_view(driver: &ClusterDriver, id: &LogicalNodeId) -> NodeView {
         provider: provider.unwrap_or_default(),
         lease: None,
         delete_cause: None,
-        why: missing_why(driver, id),
+        why: text::why(&driver.explain(id)),
     }
-}
-
-/// A pause keeps slots from getting their first attempt, too.
-fn missing_why(driver: &ClusterDriver, id: &LogicalNodeId) -> Why {
-    if driver.state().paused {
-        let held = myelin_decider::Held {
-            reason: myelin_decider::HeldReason::Paused,
-            until: myelin_decider::Until::On(myelin_decider::Trigger::Operator),
-        };
-        return text::held_because(&held);
-    }
-    text::why(&driver.explain(id))
 }
 
 /// Returns the nodes that are not as desired, at most so many, and how many there are.
@@ -117,13 +105,15 @@ pub(crate) fn moving(driver: &ClusterDriver, at_most: usize) -> (Vec<NodeView>, 
         return (Vec::new(), 0);
     };
     let nodes = &driver.state().nodes;
-    let unsettled = planner.unsettled().filter_map(|id| nodes.get_key_value(id));
+    let unsettled = planner
+        .unsettled()
+        .filter_map(|id| nodes.get_key_value(&id));
     let mut shown: Vec<_> = unsettled
         .take(at_most)
         .map(|(id, node)| node_view(driver, id, node))
         .collect();
     shown.sort_by(|a, b| order(&a.node).cmp(&order(&b.node)));
-    (shown, planner.unsettled().count())
+    (shown, planner.n_unsettled())
 }
 
 fn brake(status: BrakeStatus) -> BrakeView {
@@ -145,12 +135,12 @@ pub(crate) fn groups(driver: &ClusterDriver) -> Vec<GroupView> {
     for (id, group) in &planner.topology().groups {
         let mut view = empty_group(id, group.template.provider.as_str());
         (view.desired, view.ready) = (group.count, group.count);
-        view.brake = brake(planner.group_brake(state, id).unwrap_or_default());
+        view.brake = brake(planner.group_brake(id).unwrap_or_default());
         views.insert(id.clone(), view);
     }
     for id in planner.unsettled() {
-        if let Some(node) = state.nodes.get(id) {
-            count_unsettled(driver, id, node, &mut views);
+        if let Some(node) = state.nodes.get(&id) {
+            count_unsettled(driver, &id, node, &mut views);
         }
     }
     for id in missing(driver) {
@@ -222,7 +212,7 @@ pub(crate) fn status(driver: &ClusterDriver, executor: &Snapshot, of: Loop) -> S
         brake: brake(
             driver
                 .planner()
-                .map(|planner| planner.run_brake(state))
+                .map(|planner| planner.run_brake())
                 .unwrap_or_default(),
         ),
         providers: executor.providers.iter().map(provider).collect(),

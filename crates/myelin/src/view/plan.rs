@@ -37,10 +37,10 @@ pub(crate) fn plan(
         .into_iter()
         .flat_map(|planner| planner.unsettled());
     let mut waiting: Vec<_> = unsettled
-        .filter(|id| !planned.contains(*id))
+        .filter(|id| !planned.contains(id))
         .map(|id| WaitingView {
             node: id.to_string(),
-            why: text::why(&trial.explain(id)),
+            why: text::why(&trial.explain(&id)),
         })
         .collect();
     waiting.sort_by(|a, b| order(&a.node).cmp(&order(&b.node)));

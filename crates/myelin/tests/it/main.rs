@@ -1,5 +1,6 @@
-//! The `myelin` library as its users call it.
+//! The `myelin` library as its users call it, and the command as people type it.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod file;
+mod runtime;

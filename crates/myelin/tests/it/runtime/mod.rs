@@ -1,0 +1,8 @@
+//! The loop on a scripted provider in virtual time, with the linter as witness of every step.
+
+mod agents;
+mod failures;
+mod operators;
+mod outages;
+mod shapes;
+mod world;

@@ -1,0 +1,227 @@
+//! A loop on a scripted provider, in virtual time.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::{Duration, SystemTime},
+};
+
+use myelin::{
+    file::{self, ClusterFile, Format},
+    runtime::{Applied, Error, Handle, Options, Outputs, Parts, Service, SnapshotSource, Witness},
+    view::{EventView, ExplainView, NodeView},
+};
+use myelin_check::{Linter, Snapshot};
+use myelin_decider::{Explanation, Until, reconcile};
+use myelin_driver::{ClusterDriver, DriverEvent};
+use myelin_executor::{
+    Executor, Options as ExecutorOptions,
+    fake::{CallKind, FakeWorld},
+};
+use myelin_shape::{ClusterUid, RunId};
+use myelin_state::NodeObservation;
+use tokio::{
+    sync::mpsc::{UnboundedSender, unbounded_channel},
+    time::{Instant, sleep},
+};
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+
+use super::agents::Agents;
+
+/// How much virtual time anything may take that is to happen at once or after a few delays.
+const PATIENCE: Duration = Duration::from_mins(15);
+
+/// Looks at every settled state: the linter, and that nothing is ever without a reason.
+#[derive(Debug, Default)]
+struct Oracle {
+    linter: Linter,
+    findings: Arc<Mutex<Vec<String>>>,
+}
+
+impl Witness for Oracle {
+    fn settled(&mut self, driver: &ClusterDriver, events: &[DriverEvent], now: SystemTime) {
+        let state = driver.state();
+        let plan = driver
+            .desired()
+            .map(|shape| reconcile(state, shape, now).unwrap());
+        let snapshot = Snapshot {
+            state,
+            desired: driver.desired(),
+            plan: plan.as_ref(),
+            history: Some(events),
+            now,
+        };
+        let mut findings = self.findings.lock().unwrap();
+        if let Err(violations) = self.linter.step(&snapshot) {
+            findings.push(violations.to_string());
+        }
+        for (id, node) in &state.nodes {
+            let explanation = driver.explain(id);
+            let explained = match &explanation {
+                Explanation::Steady => node.is_ready(),
+                Explanation::Held(held) => match held.until {
+                    Until::At(time) => time > now,
+                    Until::On(_) => true,
+                },
+                Explanation::Next(_) | Explanation::Missing => true,
+                Explanation::Unknown => false,
+            };
+            if !explained {
+                findings.push(format!("{id} at {:?}: {explanation:?}", node.record.stage));
+            }
+        }
+    }
+}
+
+pub(super) struct World {
+    pub(super) fake: FakeWorld,
+    pub(super) agents: Agents,
+    pub(super) handle: Handle,
+    pub(super) observations: UnboundedSender<NodeObservation>,
+    findings: Arc<Mutex<Vec<String>>>,
+    _tasks: [AbortOnDropHandle<()>; 2],
+}
+
+/// Returns a cluster file with one group on the scripted provider.
+pub(super) fn workers(count: u32, image: &str) -> ClusterFile {
+    file(
+        &format!("[{{id: worker, count: {count}, provider: fake, image: {image}}}]"),
+        "",
+    )
+}
+
+/// Returns a cluster file with these groups and further sections.
+pub(super) fn file(groups: &str, more: &str) -> ClusterFile {
+    let text = format!("run: 1\ngroups: {groups}\n{more}");
+    file::parse(text.as_bytes(), Format::Yaml, "test.yaml").unwrap()
+}
+
+impl World {
+    /// Returns a loop that desires nothing yet.
+    pub(super) fn new() -> Self {
+        let fake = FakeWorld::new();
+        let (cluster, run) = (ClusterUid([7; 16]), RunId(1));
+        let (observations, received) = unbounded_channel();
+        let agents = Agents::new(fake.clone(), observations.clone());
+        let options = ExecutorOptions {
+            cluster,
+            run,
+            clock: fake.clock(),
+        };
+        let executor = Executor::new(options, [fake.setup()], observations.clone());
+        let oracle = Oracle::default();
+        let findings = Arc::clone(&oracle.findings);
+        let snapshots = executor.clone();
+        let parts = Parts {
+            executor: Arc::new(executor),
+            snapshot: SnapshotSource::new(move || snapshots.snapshot()),
+            roster: Arc::new(agents.clone()),
+            outputs: Outputs::new(fake.clock(), observations.clone()),
+            observations: received,
+            witness: Some(Box::new(oracle)),
+        };
+        let options = Options::new(cluster, run, fake.clock(), vec!["fake".into()]);
+        let (service, handle) = Service::new(options, parts);
+        let tasks = [
+            AbortOnDropHandle::new(tokio::spawn(service.run(CancellationToken::new()))),
+            AbortOnDropHandle::new(tokio::spawn(agents.clone().run())),
+        ];
+        Self {
+            fake,
+            agents,
+            handle,
+            observations,
+            findings,
+            _tasks: tasks,
+        }
+    }
+
+    /// Returns a loop on which a file has converged.
+    pub(super) async fn converged(file: ClusterFile) -> Self {
+        let world = Self::new();
+        world.apply(file).await.unwrap();
+        world.until_converged().await;
+        world
+    }
+
+    pub(super) async fn apply(&self, file: ClusterFile) -> Result<Applied, Error> {
+        self.handle.apply(file, None, true).await
+    }
+
+    pub(super) async fn nodes(&self) -> Vec<NodeView> {
+        self.handle.nodes().await.unwrap()
+    }
+
+    pub(super) async fn explain(&self, id: &str) -> ExplainView {
+        self.handle.explain(id.into()).await.unwrap()
+    }
+
+    /// Returns the current attempt of every node.
+    pub(super) async fn attempts(&self) -> BTreeMap<String, u64> {
+        let nodes = self.nodes().await.into_iter();
+        nodes
+            .filter_map(|node| Some((node.node, node.attempt?)))
+            .collect()
+    }
+
+    /// Returns all events of these codes, oldest first.
+    pub(super) async fn events(&self, codes: &[&str]) -> Vec<EventView> {
+        let all = self.handle.events(None, Some(0), usize::MAX).await.unwrap();
+        all.into_iter()
+            .filter(|event| codes.contains(&event.code.as_str()))
+            .collect()
+    }
+
+    /// Waits until the nodes are so.
+    pub(super) async fn until(&self, what: &str, holds: impl Fn(&[NodeView]) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let nodes = self.nodes().await;
+            if holds(&nodes) {
+                return;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "waited in vain: {what}\n{nodes:#?}"
+            );
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    pub(super) async fn until_converged(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.handle.status().await.unwrap().converged {
+            let nodes = self.nodes().await;
+            assert!(Instant::now() < deadline, "does not converge\n{nodes:#?}");
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Returns how many machines there are, by the provider's word.
+    pub(super) fn n_leases(&self) -> usize {
+        self.fake.leases().len()
+    }
+
+    pub(super) fn n_creates(&self) -> usize {
+        self.fake.n_calls(CallKind::Create)
+    }
+
+    /// Checks what must hold of every history, and takes the cluster down to nothing.
+    pub(super) async fn end(self) {
+        self.handle.down().await.unwrap();
+        self.until("all nodes are gone", <[NodeView]>::is_empty)
+            .await;
+        assert_eq!(self.n_leases(), 0, "no machine is left");
+        self.check();
+    }
+
+    /// Checks what must hold of every history.
+    pub(super) fn check(&self) {
+        let findings = self.findings.lock().unwrap();
+        assert!(findings.is_empty(), "{}", findings.join("\n"));
+        assert!(
+            self.fake.most_leases_of_a_slot() <= 1,
+            "two machines for one slot"
+        );
+    }
+}
