@@ -67,6 +67,7 @@ pub(crate) const TABLE: &[Row] = &[
     row(2, "myelin-decider", Kind::Pure(&["serde", "thiserror"])),
     row(2, "myelin-reducer", Kind::Pure(&["blake3"])),
     row(2, "myelin-workqueue", Kind::Pure(&[])),
+    row(3, "myelin-api", Kind::Shell),
     row(3, "myelin-check", Kind::Synchronous(&["thiserror"])),
     row(
         3,
@@ -74,7 +75,6 @@ pub(crate) const TABLE: &[Row] = &[
         Kind::Synchronous(&["serde", "thiserror", "tracing"]),
     ),
     row(3, "myelin-executor", Kind::Shell),
-    row(4, "myelin-api", Kind::Shell),
     row(4, "myelin-provider-process", Kind::Shell),
     row(5, "myelin-agent", Kind::Shell),
     row(5, "myelin-membership", Kind::Shell),

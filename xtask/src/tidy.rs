@@ -111,7 +111,6 @@ fn check(files: &Files, exists: &dyn Fn(&str) -> bool) -> Vec<String> {
             links::check(path, text, exists, &mut findings);
         }
     }
-    check_examples(files, &mut findings);
     findings
 }
 
@@ -156,21 +155,6 @@ fn check_crate_docs(dir: &str, files: &Files, findings: &mut Vec<String>) {
     };
     if !text.starts_with("//! ") {
         findings.push(format!("{path}:1: does not begin with a `//!` doc"));
-    }
-}
-
-/// Checks that a test loads each example: that its file name is in one.
-fn check_examples(files: &Files, findings: &mut Vec<String>) {
-    let is_test = |path: &str| {
-        extension(path) == "rs" && (path.contains("/tests/") || path.ends_with("/tests.rs"))
-    };
-    let tests: Vec<_> = files.iter().filter(|(path, _)| is_test(path)).collect();
-    for path in files.keys().filter(|path| path.starts_with("examples/")) {
-        let name = path.rsplit('/').next().unwrap_or(path);
-        let is_loaded = tests.iter().any(|(_, text)| text.contains(name));
-        if extension(path) == "yaml" && !is_loaded {
-            findings.push(format!("{path}: no test mentions it"));
-        }
     }
 }
 

@@ -118,17 +118,3 @@ fn links_that_lead_nowhere_are_found() {
     docs/guide.md:4: link to ../../x.md leads nowhere
     ");
 }
-
-#[test]
-fn an_example_that_no_test_loads_is_found() {
-    let files = [
-        ("examples/loaded.yaml", "a: 1\n"),
-        ("examples/alone.yaml", "a: 1\n"),
-        ("a/src/b.rs", "const NAME: &str = \"alone.yaml\";\n"),
-        (
-            "a/tests/it/main.rs",
-            "const NAME: &str = \"loaded.yaml\";\n",
-        ),
-    ];
-    insta::assert_snapshot!(check(&files), @"examples/alone.yaml: no test mentions it");
-}
