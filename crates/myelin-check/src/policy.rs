@@ -1,8 +1,8 @@
 //! Group policy, counted from scratch: what a plan may take, start and repair (`spec 1.6`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use myelin_decider::{NodeAction, ReconcilePlan};
+use myelin_decider::{HeldReason, NodeAction, ReconcilePlan};
 use myelin_shape::{FirstNode, Limit, LogicalNodeId, NodeGroupId, OnFailure};
 use myelin_state::{
     ClusterState, DeleteCause, LeaseMode, ManagedNode, NodeIntent, NodeManagerCommand, NodeStage,
@@ -48,11 +48,16 @@ pub(crate) fn check_plan(
     findings: &mut Findings,
 ) {
     let actions: BTreeMap<_, _> = plan.actions.iter().map(|a| (a.node(), a)).collect();
+    let held_by_template = held_by_template(plan);
     let mut groups: BTreeMap<&NodeGroupId, Tally> = BTreeMap::new();
     let mut run = Tally::default();
     for (id, node) in &state.nodes {
         let action = actions.get(id).copied();
-        let tally = tally(node, action, desired);
+        let mut tally = tally(node, action, desired);
+        if held_by_template.contains(&id) {
+            // It waits for another node or for a person, and others may be repaired meanwhile.
+            tally.repairing = 0;
+        }
         groups
             .entry(&node.record.desired.template.group_id)
             .or_default()
@@ -79,6 +84,18 @@ pub(crate) fn check_plan(
         state.brake.silent_machine_ended,
         findings,
     );
+}
+
+fn held_by_template(plan: &ReconcilePlan) -> BTreeSet<&LogicalNodeId> {
+    let held = plan.held.iter().filter(|(_, held)| {
+        matches!(
+            held.reason,
+            HeldReason::Refused { .. }
+                | HeldReason::Canary { .. }
+                | HeldReason::CanaryFailed { .. }
+        )
+    });
+    held.map(|(node, _)| node).collect()
 }
 
 /// Counts one node, and what is planned for it.

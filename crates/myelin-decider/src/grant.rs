@@ -143,6 +143,18 @@ impl Office<'_> {
     fn slot(&self, index: u32) -> LogicalNodeId {
         self.group.slot(index)
     }
+
+    /// Returns whether nothing about the template keeps the slot from a machine.
+    fn may_start(&self, trial: &Trial, index: u32) -> bool {
+        let may = match *trial {
+            Trial::Open | Trial::Nobody => true,
+            Trial::Canary {
+                index: canary,
+                quarantined,
+            } => canary == index && !quarantined,
+        };
+        may && self.lines.refused.is_empty()
+    }
 }
 
 /// A granted step: which slot, and which brakes were on.
@@ -307,37 +319,58 @@ impl<'a> Desk<'a> {
         })
     }
 
-    pub(crate) fn group_brake(
-        group: &GroupTopology,
-        lines: Option<&GroupIndex>,
-        extra_repairs: u32,
-    ) -> BrakeStatus {
-        let counts = lines.map(|lines| lines.counts).unwrap_or_default();
-        let repairs = counts.repairing + extra_repairs;
+    /// Returns the brake of a group, if there is such a group.
+    pub(crate) fn group_brake(&self, id: &NodeGroupId) -> Option<BrakeStatus> {
+        let group = self.topology.groups.get(id)?;
+        let office = self
+            .index
+            .find_group(id)
+            .and_then(|number| self.office(number));
+        let none = || BrakeStatus::new(group.policy.max_unhealthy, group.count, 0, 0);
+        Some(office.map_or_else(none, |office| self.brake_of(&office, 0)))
+    }
+
+    fn brake_of(&self, office: &Office<'_>, extra_repairs: u32) -> BrakeStatus {
+        let Office { group, lines, .. } = *office;
+        let repairs = lines.counts.repairing - self.n_held_repairs(office) + extra_repairs;
+        let unhealthy = lines.counts.unhealthy;
+        BrakeStatus::new(group.policy.max_unhealthy, group.count, unhealthy, repairs)
+    }
+
+    /// Returns the brake of the run.
+    pub(crate) fn run_brake(&self, extra_repairs: u32) -> BrakeStatus {
+        let total = u32::try_from(self.topology.total()).unwrap_or(u32::MAX);
+        let waiting = self.index.waiting_repairs.iter();
+        let offices = waiting.filter_map(|&number| self.office(number));
+        let held: u32 = offices.map(|office| self.n_held_repairs(&office)).sum();
+        let repairs = self.index.run.repairing - held + extra_repairs;
+        let unhealthy = self.index.run.unhealthy;
         BrakeStatus::new(
-            group.policy.max_unhealthy,
-            group.count,
-            counts.unhealthy,
+            self.topology.policy.max_unhealthy,
+            total,
+            unhealthy,
             repairs,
         )
     }
 
-    pub(crate) fn run_brake(topology: &Topology, index: &Index, extra_repairs: u32) -> BrakeStatus {
-        let total = u32::try_from(topology.total()).unwrap_or(u32::MAX);
-        let repairs = index.run.repairing + extra_repairs;
-        BrakeStatus::new(
-            topology.policy.max_unhealthy,
-            total,
-            index.run.unhealthy,
-            repairs,
-        )
+    /// Returns how many repairs are held for their template's sake: they give the brake's token to others.
+    fn n_held_repairs(&self, office: &Office<'_>) -> u32 {
+        let waiting = &office.lines.waiting_repairs;
+        if waiting.is_empty() {
+            return 0;
+        }
+        let trial = self.trial(office);
+        let held = waiting
+            .iter()
+            .filter(|&&index| !office.may_start(&trial, index));
+        count(held.count())
     }
 
     fn grant_repair(&self, granted: &mut Granted, grants: &mut Vec<Grant>) {
         if self.index.repairs.is_empty() {
             return;
         }
-        let run = Self::run_brake(self.topology, self.index, 0);
+        let run = self.run_brake(0);
         if run.is_on() {
             self.grant_one_repair(run, granted, grants);
             return;
@@ -349,7 +382,7 @@ impl<'a> Desk<'a> {
             &self.index.moved
         };
         for office in groups.iter().filter_map(|&number| self.office(number)) {
-            let brake = Self::group_brake(office.group, Some(office.lines), 0);
+            let brake = self.brake_of(&office, 0);
             let most = if brake.is_on() {
                 usize::from(brake.has_room())
             } else {
@@ -376,7 +409,7 @@ impl<'a> Desk<'a> {
             .iter()
             .filter_map(|&number| self.office(number));
         let waiting = offices.filter_map(|office| {
-            let brake = Self::group_brake(office.group, Some(office.lines), 0);
+            let brake = self.brake_of(&office, 0);
             let key = self
                 .repairs_of(&office)
                 .next()
@@ -400,11 +433,13 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Lists the repairs of a group that no memory of a brake forbids, in order.
+    /// Lists the repairs of a group that neither the memory of a brake nor the group's template forbids, in order.
     fn repairs_of(&self, office: &Office<'a>) -> impl Iterator<Item = RepairKey> + use<'a> {
         let silent_allowed = self.silent_hold(office).is_none();
+        let (office, trial) = (*office, self.trial(office));
         let keys = office.lines.repair.iter().copied();
         keys.take_while(move |key| silent_allowed || !key.silent)
+            .filter(move |key| office.may_start(&trial, key.index))
     }
 
     fn silent_hold(&self, office: &Office<'_>) -> Option<BrakeScope> {
@@ -421,44 +456,49 @@ impl<'a> Desk<'a> {
     }
 
     /// Says why a slot that waits in a line was granted nothing.
-    pub(crate) fn held(&self, number: u32, line: Line, granted: &Granted) -> Option<Held> {
-        let office = self.office(number)?;
+    pub(crate) fn held(&self, key: SlotKey, line: Line, granted: &Granted) -> Option<Held> {
+        let office = self.office(key.group)?;
         Some(match line {
             Line::Keep(failed_at) => match kept_until(failed_at, Some(office.group)) {
                 Some(time) => Held::at(HeldReason::Kept, time),
                 None => Held::on(HeldReason::Kept, Trigger::Operator),
             },
-            Line::Create => self.held_create(&office, granted),
+            Line::Create => self
+                .held_by_template(&office, key.index)
+                .unwrap_or_else(|| Self::held_create(&office, granted)),
             Line::Replace | Line::ReplaceSilent => self.held_replace(&office, granted),
-            Line::Repair(key) => Held::on(
-                self.held_repair(&office, key, granted),
-                Trigger::GroupCounts,
-            ),
+            Line::Repair(repair) => {
+                self.held_by_template(&office, key.index)
+                    .unwrap_or_else(|| {
+                        let reason = self.held_repair(&office, repair, granted);
+                        Held::on(reason, Trigger::GroupCounts)
+                    })
+            }
         })
     }
 
-    fn held_create(&self, office: &Office<'_>, granted: &Granted) -> Held {
+    /// Says why no machine may be made from the template for this slot, if so.
+    fn held_by_template(&self, office: &Office<'_>, index: u32) -> Option<Held> {
         if let Some(&index) = office.lines.refused.first() {
             let node = office.slot(index);
-            let refusal = self
-                .state
-                .nodes
-                .get(&node)
-                .and_then(|node| node.refused.as_deref());
-            let message = refusal
-                .map(|refusal| refusal.message.clone())
-                .unwrap_or_default();
-            return Held::on(HeldReason::Refused { node, message }, Trigger::SpecChange);
+            let refused = self.state.nodes.get(&node);
+            let refusal = refused.and_then(|node| node.refused.as_deref());
+            let message = refusal.map(|refusal| refusal.message.clone());
+            let message = message.unwrap_or_default();
+            return Some(Held::on(
+                HeldReason::Refused { node, message },
+                Trigger::SpecChange,
+            ));
         }
-        if let Some(held) = self.held_by_trial(office) {
-            return held;
-        }
+        let starts = office.may_start(&self.trial(office), index);
+        self.held_by_trial(office).filter(|_| !starts)
+    }
+
+    fn held_create(office: &Office<'_>, granted: &Granted) -> Held {
         let in_flight = office.lines.counts.creating + granted.group(office.number).creates;
         let limit = office.group.policy.max_in_flight_creates;
-        Held::on(
-            HeldReason::CreateLimit { in_flight, limit },
-            Trigger::GroupCounts,
-        )
+        let reason = HeldReason::CreateLimit { in_flight, limit };
+        Held::on(reason, Trigger::GroupCounts)
     }
 
     fn held_by_trial(&self, office: &Office<'_>) -> Option<Held> {
@@ -503,8 +543,8 @@ impl<'a> Desk<'a> {
 
     fn held_repair(&self, office: &Office<'_>, key: RepairKey, granted: &Granted) -> HeldReason {
         let repairs = granted.group(office.number).repairs;
-        let group = Self::group_brake(office.group, Some(office.lines), repairs);
-        let run = Self::run_brake(self.topology, self.index, granted.run_repairs);
+        let group = self.brake_of(office, repairs);
+        let run = self.run_brake(granted.run_repairs);
         match self.silent_hold(office).filter(|_| key.silent) {
             Some(scope) if !group.is_on() && !run.is_on() => HeldReason::AwaitingRepair { scope },
             _ if group.is_on() => group.held(BrakeScope::Group(office.lines.id.clone())),

@@ -69,6 +69,12 @@ pub(crate) struct Entry {
     pub(crate) deadline: Option<SystemTime>,
 }
 
+impl Entry {
+    fn is_waiting_repair(&self) -> bool {
+        self.facts.repairing && self.line == Some(Line::Create)
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) unhealthy: u32,
@@ -106,6 +112,8 @@ pub(crate) struct GroupIndex {
     pub(crate) replace_silent: BTreeSet<u32>,
     pub(crate) keep: BTreeSet<(SystemTime, u32)>,
     pub(crate) repair: BTreeSet<RepairKey>,
+    /// Nodes under repair that wait in `create`.
+    pub(crate) waiting_repairs: BTreeSet<u32>,
 }
 
 impl GroupIndex {
@@ -120,6 +128,7 @@ impl GroupIndex {
             replace_silent: BTreeSet::new(),
             keep: BTreeSet::new(),
             repair: BTreeSet::new(),
+            waiting_repairs: BTreeSet::new(),
         }
     }
 
@@ -127,6 +136,9 @@ impl GroupIndex {
         self.counts.add(entry.facts);
         if entry.facts.refused {
             self.refused.insert(entry.key.index);
+        }
+        if entry.is_waiting_repair() {
+            self.waiting_repairs.insert(entry.key.index);
         }
         match entry.line {
             Some(Line::Create) => self.create.insert(entry.key.index),
@@ -142,6 +154,9 @@ impl GroupIndex {
         self.counts.remove(entry.facts);
         if entry.facts.refused {
             self.refused.remove(&entry.key.index);
+        }
+        if entry.is_waiting_repair() {
+            self.waiting_repairs.remove(&entry.key.index);
         }
         match entry.line {
             Some(Line::Create) => self.create.remove(&entry.key.index),
@@ -166,6 +181,8 @@ pub(crate) struct Index {
     pub(crate) moved: BTreeSet<u32>,
     /// Groups with repairs waiting.
     pub(crate) repairs: BTreeSet<u32>,
+    /// Groups with nodes under repair that wait for a machine.
+    pub(crate) waiting_repairs: BTreeSet<u32>,
     /// Whether the run's counts of failing nodes or repairs have moved.
     pub(crate) run_moved: bool,
 }
@@ -198,17 +215,15 @@ impl Index {
     }
 
     pub(crate) fn find(&self, slot: &LogicalNodeSpec) -> Option<SlotKey> {
-        let group = *self.numbers.get(slot.group_id())?;
+        let group = self.find_group(slot.group_id())?;
         Some(SlotKey {
             group,
             index: slot.index,
         })
     }
 
-    pub(crate) fn group(&self, id: &NodeGroupId) -> Option<&GroupIndex> {
-        self.numbers
-            .get(id)
-            .map(|&number| &self.groups[number as usize])
+    pub(crate) fn find_group(&self, id: &NodeGroupId) -> Option<u32> {
+        self.numbers.get(id).copied()
     }
 
     pub(crate) fn id(&self, key: SlotKey) -> LogicalNodeId {
@@ -257,11 +272,9 @@ impl Index {
                 group.remove(entry);
                 self.run.remove(entry.facts);
             }
-            if group.repair.is_empty() {
-                self.repairs.remove(&number);
-            } else {
-                self.repairs.insert(number);
-            }
+            let (repairs, waiting) = (&group.repair, &group.waiting_repairs);
+            note_if(&mut self.repairs, number, !repairs.is_empty());
+            note_if(&mut self.waiting_repairs, number, !waiting.is_empty());
             self.moved.insert(number);
         }
         self.run_moved |=
@@ -291,6 +304,14 @@ impl Index {
     }
 }
 
+fn note_if(groups: &mut BTreeSet<u32>, number: u32, holds: bool) {
+    if holds {
+        groups.insert(number);
+    } else {
+        groups.remove(&number);
+    }
+}
+
 /// Classifies a node that is not as desired; `group` is its group, if that is desired.
 pub(crate) fn entry(
     key: SlotKey,
@@ -303,7 +324,11 @@ pub(crate) fn entry(
     let current = group.filter(|group| group.wants(slot) && group.has_template(&slot.template));
     let line = line(node, decision, group);
     let deadline = match (line, decision) {
-        (Some(Line::Keep(failed_at)), _) => kept_until(failed_at, group),
+        (Some(Line::Keep(failed_at)), _) => {
+            // An effect may still be under way in what is kept.
+            let kept_until = kept_until(failed_at, group).filter(|&time| time > now);
+            kept_until.into_iter().chain(next_deadline(node, now)).min()
+        }
         (None, NodeDecision::Act(_)) => None,
         (_, NodeDecision::Act(_) | NodeDecision::Wait(_) | NodeDecision::Steady) => {
             next_deadline(node, now)

@@ -245,14 +245,14 @@ impl Planner {
     }
 
     /// Returns the brake of a group, if there is such a group.
-    pub fn group_brake(&self, group: &NodeGroupId) -> Option<BrakeStatus> {
-        let topology = self.topology.groups.get(group)?;
-        Some(Desk::group_brake(topology, self.index.group(group), 0))
+    pub fn group_brake(&self, state: &ClusterState, group: &NodeGroupId) -> Option<BrakeStatus> {
+        let desk = self.desk(state, SystemTime::UNIX_EPOCH);
+        desk.group_brake(group)
     }
 
     /// Returns the brake of the run.
-    pub fn run_brake(&self) -> BrakeStatus {
-        Desk::run_brake(&self.topology, &self.index, 0)
+    pub fn run_brake(&self, state: &ClusterState) -> BrakeStatus {
+        self.desk(state, SystemTime::UNIX_EPOCH).run_brake(0)
     }
 
     /// Returns the canary record that starts with a step of this slot: with its create, or with the end of an attempt
@@ -474,7 +474,7 @@ impl Planner {
             pass.actions.extend(action);
         }
         for (key, Waiting { id, line, .. }) in mem::take(&mut pass.waiting) {
-            let held = self.desk(state, now).held(key.group, line, &granted);
+            let held = self.desk(state, now).held(key, line, &granted);
             pass.held.extend(held.map(|held| (id, held)));
         }
         self.index.moved.clear();
@@ -551,8 +551,7 @@ impl Planner {
         };
         let waits = |key: SlotKey| {
             let line = index::line(node, &NodeDecision::Act(step), group)?;
-            self.desk(state, now)
-                .held(key.group, line, &Granted::default())
+            self.desk(state, now).held(key, line, &Granted::default())
         };
         let held = held_anyway(state, step == Step::Restart)
             .or_else(|| self.index.find(&node.record.desired).and_then(waits));

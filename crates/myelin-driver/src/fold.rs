@@ -184,13 +184,13 @@ impl ClusterDriver {
         let Some(planner) = &mut self.planner else {
             return;
         };
-        if self.state.brake.silent_machine_ended && planner.run_brake().unhealthy == 0 {
+        if self.state.brake.silent_machine_ended && planner.run_brake(&self.state).unhealthy == 0 {
             self.state.brake.silent_machine_ended = false;
             planner.touch_run();
             self.effects.changed.cluster = true;
         }
         for group in mem::take(&mut self.braked) {
-            let brake = planner.group_brake(&group);
+            let brake = planner.group_brake(&self.state, &group);
             if brake.is_some_and(|brake| brake.unhealthy > 0) {
                 self.braked.insert(group);
                 continue;

@@ -1,1 +1,7 @@
-
+mod basics;
+mod changes;
+mod failures;
+mod operators;
+mod properties;
+mod silence;
+mod world;

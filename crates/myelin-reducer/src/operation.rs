@@ -238,9 +238,8 @@ fn delay(class: ErrorClass, now: SystemTime) -> Delay {
     }
 }
 
-/// A refusal is only ever answered after an unsettled create was looked up, so nothing is left to settle.
+/// An earlier create whose outcome is unknown stays unsettled: what was refused may have been the look-up for it.
 fn refused(node: &mut ManagedNode, message: Box<str>, now: SystemTime) {
-    settled(node, OperationKind::CreateLease);
     node.refused = Some(Box::new(Refusal { message, at: now }));
     node.repairing = false;
 }

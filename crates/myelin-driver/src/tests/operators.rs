@@ -1,0 +1,236 @@
+//! What operators say, and what time, restarts and limits do.
+
+use std::time::{Duration, SystemTime};
+
+use myelin_shape::{ClusterShape, NodeAttemptId, RunId};
+use myelin_state::{ClusterState, ErrorClass, OperationKind, OperatorRequest};
+
+use super::world::{Reply, Rule, World, image, seconds, workers};
+use crate::{ClusterDriver, Desired, DesiredError, Event, EventKind, Options};
+
+#[test]
+fn nothing_is_done_while_paused_and_everything_after() {
+    let mut world = World::ready([image(workers(2), "a")]);
+    world.handle(Event::Pause);
+    world.apply([image(workers(3), "b")]);
+    world.kill(["worker-0"]);
+    world.run_for(seconds(600));
+    assert_eq!(world.provider.n_leases_ever, 2);
+    assert_eq!(
+        world.explain("worker-0"),
+        "paused, until an operator says so"
+    );
+    assert_eq!(
+        world.explain("worker-2"),
+        "paused, until an operator says so"
+    );
+    world.handle(Event::Resume);
+    world.settle(seconds(60));
+}
+
+#[test]
+fn results_are_folded_and_deadlines_kept_while_paused() {
+    let mut world = World::new([workers(1)]);
+    world.handle(Event::Pause);
+    world.run_for(seconds(1));
+    assert_eq!(
+        world.count(|kind| matches!(kind, EventKind::Succeeded { .. })),
+        1
+    );
+    world.run_for(seconds(901));
+    assert_eq!(
+        world.count(|kind| matches!(kind, EventKind::AttemptFailed { .. })),
+        1
+    );
+}
+
+#[test]
+fn a_pause_says_nothing_about_what_was_already_as_desired() {
+    let mut world = World::ready([workers(1)]);
+    world.handle(Event::Pause);
+    assert!(world.is_converged());
+    world.apply([workers(2)]);
+    world.apply([workers(1)]);
+    assert!(world.is_converged());
+}
+
+#[test]
+fn replace_ends_the_current_attempt_whatever_it_does() {
+    let mut world = World::ready([workers(2)]);
+    world.operator("worker-1", OperatorRequest::Replace);
+    assert_eq!(world.n_ready(), 1);
+    world.settle(seconds(60));
+    assert_eq!(
+        (world.attempt("worker-0"), world.attempt("worker-1")),
+        (0, 2)
+    );
+}
+
+#[test]
+fn abandon_ends_a_cleanup_that_can_never_work() {
+    let mut world = World::ready([workers(1)]);
+    let class = ErrorClass::Permanent;
+    world.script(Rule::effect(
+        OperationKind::DestroyLease,
+        Reply::Fails(class),
+        u32::MAX,
+    ));
+    world.apply([]);
+    world.run_for(seconds(3600));
+    assert!(!world.is_converged());
+    world.operator("worker-0", OperatorRequest::Abandon);
+    assert!(world.is_converged());
+}
+
+#[test]
+fn an_abandoned_effect_is_not_told_as_done() {
+    let mut world = World::new([workers(1)]);
+    world.operator("worker-0", OperatorRequest::Abandon);
+    assert_eq!(
+        world.count(|kind| matches!(kind, EventKind::Succeeded { .. })),
+        0
+    );
+}
+
+#[test]
+fn a_clock_that_jumps_back_stops_nothing_and_repeats_nothing() {
+    let mut world = World::ready([workers(2)]);
+    world.run_for(seconds(5000));
+    world.handle(Event::Tick);
+    world.now = SystemTime::UNIX_EPOCH + seconds(100);
+    world.apply([image(workers(2), "b")]);
+    let submitted = world.history.last().unwrap().at;
+    assert!(
+        submitted >= SystemTime::UNIX_EPOCH + seconds(5000),
+        "time does not go back"
+    );
+    world.settle(Duration::from_hours(2));
+}
+
+#[test]
+fn without_attempt_ids_a_node_is_held_and_the_others_go_on() {
+    let state = ClusterState {
+        next_attempt_id: u64::MAX - 1,
+        ..ClusterState::default()
+    };
+    let mut world = World::restored(state);
+    world.apply([workers(2)]);
+    world.run_for(seconds(60));
+    assert_eq!(world.n_ready(), 1);
+    assert_eq!(
+        world.explain("worker-1"),
+        "no attempt id is left, until an operator says so"
+    );
+    world.kill(["worker-0"]);
+    world.run_for(seconds(100));
+    assert_eq!(
+        world.explain("worker-0"),
+        "no attempt id is left, until an operator says so"
+    );
+}
+
+#[test]
+fn a_restored_driver_goes_on_with_what_was_under_way() {
+    let mut world = World::new([workers(3)]);
+    world.run_for(seconds(2));
+    let mut restored = World::restored(world.driver.state().clone());
+    restored.now = world.now;
+    restored.provider = std::mem::take(&mut world.provider);
+    restored.shape.generation = world.shape.generation;
+    restored.apply([workers(3)]);
+    // The replies were lost with the first driver: the effects time out and are adopted, and the agents dial again.
+    restored.provider.waiting = restored.provider.living();
+    restored.open_listener();
+    restored.settle(seconds(600));
+    assert_eq!(restored.provider.n_leases_ever, 3);
+    assert_eq!(restored.attempt("worker-2"), 2);
+}
+
+#[test]
+fn a_cluster_that_cannot_settle_at_once_does_not_spin() {
+    let mut world = World::ready([workers(40)]);
+    let passes = world.driver.counters().passes;
+    world.handle(Event::Wake);
+    world.handle(Event::Tick);
+    assert!(world.driver.counters().passes - passes <= 4);
+    assert_eq!(world.driver.counters().discarded, 0);
+}
+
+fn accept(driver: &mut ClusterDriver, shape: ClusterShape) -> Vec<DesiredError> {
+    let event = Event::Desired(Box::new(Desired::new(shape)));
+    driver.handle(SystemTime::UNIX_EPOCH, event).refused
+}
+
+#[test]
+fn a_shape_is_refused_for_another_run_an_older_generation_or_changed_content() {
+    let shape = |run, generation, count| {
+        let mut group = workers(count);
+        group.run_id = RunId(run);
+        ClusterShape::new(RunId(run), generation, [group])
+    };
+    let mut driver = ClusterDriver::new(Options::default());
+    assert_eq!(accept(&mut driver, shape(1, 5, 1)), []);
+    assert_eq!(
+        accept(&mut driver, shape(1, 5, 1)),
+        [],
+        "the same again is no news"
+    );
+    let found = |driver: &mut ClusterDriver, shape| {
+        accept(driver, shape)
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("; ")
+    };
+    let refusals =
+        [shape(2, 6, 1), shape(1, 4, 1), shape(1, 5, 2)].map(|shape| found(&mut driver, shape));
+    insta::assert_debug_snapshot!(refusals);
+    assert_eq!(driver.desired().unwrap().generation, 5);
+    assert_eq!(driver.state().next_attempt_id, 1);
+}
+
+#[test]
+fn an_action_for_another_attempt_is_discarded_and_planned_anew() {
+    let mut driver = ClusterDriver::new(Options::default());
+    accept(&mut driver, ClusterShape::new(RunId(1), 1, [workers(2)]));
+    let before = driver.state().clone();
+    let node = || "worker-0".into();
+    let expected_attempt = NodeAttemptId(7);
+    let stale = vec![
+        myelin_decider::NodeAction::Reap {
+            node: node(),
+            expected_attempt,
+        },
+        myelin_decider::NodeAction::MarkDestroyed {
+            node: "worker-1".into(),
+            expected_attempt,
+        },
+    ];
+    driver.apply_all(stale);
+    assert_eq!(*driver.state(), before);
+    assert_eq!(driver.counters().discarded, 2);
+    assert_eq!(driver.touched.len(), 2);
+}
+
+#[test]
+fn a_mismatched_allocation_invalidates_all_later_ones_of_the_plan() {
+    let mut driver = ClusterDriver::new(Options::default());
+    accept(&mut driver, ClusterShape::new(RunId(1), 1, [workers(4)]));
+    let before = driver.state().clone();
+    let insert = |attempt, index| myelin_decider::NodeAction::Insert {
+        attempt: NodeAttemptId(attempt),
+        desired: driver
+            .planner()
+            .unwrap()
+            .topology()
+            .groups
+            .values()
+            .next()
+            .unwrap()
+            .spec(index),
+    };
+    let actions = vec![insert(9, 8), insert(4, 9)];
+    driver.apply_all(actions);
+    assert_eq!(*driver.state(), before);
+    assert_eq!(driver.counters().discarded, 2);
+}
