@@ -167,9 +167,10 @@ impl Host {
         listen.clock = myelin_membership::Clock::new(move || membership_clock.now());
         let (listener, membership) = Listener::bind(listen, sender.clone()).await?;
 
+        let listen = membership.address();
         let outputs = Outputs::new(clock.clone(), sender.clone());
         let join = JoinSource {
-            address: membership.address().to_string(),
+            address: listen.to_string(),
             secret,
         };
         let process = ProcessOptions::new(state.leases(), agent_command()?, join);
@@ -217,6 +218,7 @@ impl Host {
             pid: std::process::id(),
             start_time: state_dir::start_time(),
             socket: socket.path().to_path_buf(),
+            listen,
         })?;
         tasks.spawn(listener.run(shutdown.clone()));
         tasks.spawn(service.run(shutdown.clone()));

@@ -9,6 +9,7 @@ use std::{
     env,
     fs::{self, DirBuilder, File, OpenOptions},
     io::{self, Read as _, Write as _},
+    net::SocketAddr,
     os::unix::{
         ffi::OsStrExt as _,
         fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
@@ -80,8 +81,10 @@ pub struct RunFile {
     pub pid: u32,
     /// When that process started, in clock ticks since boot, which tells it from a later one with its pid.
     pub start_time: u64,
-    /// Where it listens.
+    /// Where it can be asked.
     pub socket: PathBuf,
+    /// Where agents dial.
+    pub listen: SocketAddr,
 }
 
 /// A cluster that was begun in this directory.
@@ -225,7 +228,7 @@ impl StateDir {
     ///
     /// The file cannot be written.
     pub fn write_run_file(&self, run: &RunFile) -> Result<(), Error> {
-        let bytes = serde_json::to_vec(run).expect("paths of ours are UTF-8 or lossy");
+        let bytes = serde_json::to_vec(run).map_err(|error| self.damaged("run.json", &error))?;
         self.write("run.json", &bytes)
     }
 

@@ -24,7 +24,7 @@ pub(super) struct Cli {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Options of every command")]
 pub(super) struct Globals {
-    /// Where the run keeps its state [default: $XDG_STATE_HOME/myelin/RUN, ~/.local/state/myelin/RUN]
+    /// Where the run keeps its state [default: `$XDG_STATE_HOME/myelin/RUN`, or `~/.local/state/myelin/RUN`]
     #[arg(long, global = true, value_name = "DIR", env = "MYELIN_STATE_DIR")]
     pub(super) state_dir: Option<PathBuf>,
     /// Which run is meant [default: the run of ./myelin.yaml, or the only one there is]
@@ -33,7 +33,7 @@ pub(super) struct Globals {
     /// Log more: -v what is done, -vv everything
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(super) verbose: u8,
-    /// How logs are written to standard error; MYELIN_LOG filters them
+    /// How logs are written to standard error; `MYELIN_LOG` filters them
     #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
     pub(super) log_format: LogFormat,
 }

@@ -280,16 +280,18 @@ async fn finish(host: &Host, state: &StateDir, why: &str) -> Outcome {
 
 /// Names what is left, and how to remove it.
 async fn left_behind(host: &Host, why: &str, down_command: &str) -> Failure {
-    let left = timeout(LIST_DEADLINE, host.leases()).await;
-    let what = match &left {
-        Ok(Ok(left)) if left.is_empty() => "nothing is left".to_owned(),
+    let (what, them) = match timeout(LIST_DEADLINE, host.leases()).await {
+        Ok(Ok(left)) if left.is_empty() => ("nothing is left".to_owned(), "what may still appear"),
         Ok(Ok(left)) => {
-            note(listing(left));
-            format!("{} are left", machines(left.len()))
+            note(listing(&left));
+            match left.len() {
+                1 => ("1 machine is left".to_owned(), "it"),
+                n => (format!("{n} machines are left"), "them"),
+            }
         }
-        Ok(Err(_)) | Err(_) => "what is left is not known".to_owned(),
+        Ok(Err(_)) | Err(_) => ("what is left is not known".to_owned(), "what there is"),
     };
-    Failure::new(format!("{why}, {what}")).hint(format!("remove them with `{down_command}`"))
+    Failure::new(format!("{why}: {what}")).hint(format!("remove {them} with `{down_command}`"))
 }
 
 async fn report(handle: &Handle, down_command: &str) -> Result<(), Failure> {

@@ -174,13 +174,11 @@ struct Peer {
 
 impl Peer {
     async fn request(&mut self) -> Result<Request, End> {
-        let line = match timeout(self.options.read_deadline, self.line()).await {
-            Ok(line) => line?,
-            Err(_) => {
-                let late = failure(FailureKind::Late, "no request came in time", None);
-                return Err(End::Refused(late));
-            }
+        let Ok(line) = timeout(self.options.read_deadline, self.line()).await else {
+            let late = failure(FailureKind::Late, "no request came in time", None);
+            return Err(End::Refused(late));
         };
+        let line = line?;
         let line: RequestLine = decode(&line)?;
         if line.version == CONTROL_VERSION {
             return Ok(line.request);
@@ -325,12 +323,12 @@ async fn events(
 }
 
 fn parse(source: &Source) -> Result<crate::file::ClusterFile, Failure> {
-    source.parse().map_err(|errors| match errors {
-        Some(errors) => failure(FailureKind::Refused, errors.to_string().trim_end(), None),
-        None => {
-            let message = format!("{:?} is no format of a cluster file", source.format);
-            failure(FailureKind::Malformed, message, Some("yaml, json or toml"))
+    source.parse().map_err(|errors| {
+        if let Some(errors) = errors {
+            return failure(FailureKind::Refused, errors.to_string().trim_end(), None);
         }
+        let message = format!("{:?} is no format of a cluster file", source.format);
+        failure(FailureKind::Malformed, message, Some("yaml, json or toml"))
     })
 }
 
@@ -338,9 +336,10 @@ impl From<runtime::Error> for Failure {
     fn from(error: runtime::Error) -> Self {
         let (kind, hint) = judge(&error);
         let message = error.to_string();
-        let plan = match error {
-            runtime::Error::TakesReady(plan) => Some(plan),
-            _ => None,
+        let plan = if let runtime::Error::TakesReady(plan) = error {
+            Some(plan)
+        } else {
+            None
         };
         Self {
             kind,

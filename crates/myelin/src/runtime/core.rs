@@ -74,6 +74,7 @@ impl Core {
 
     /// Runs the driver and does its duties. Returns the shapes it refused.
     pub(super) fn settle(&mut self) -> Vec<DesiredError> {
+        let _span = tracing::debug_span!("pass", run = self.options.run.0).entered();
         let mut refused = Vec::new();
         loop {
             let effects = self.driver.run(self.now());

@@ -18,7 +18,7 @@ use crate::{
 use super::Outputs;
 
 /// How long the loop may take to answer. It answers between two passes, so this is far above any of them.
-const ANSWER_DEADLINE: Duration = Duration::from_secs(60);
+const ANSWER_DEADLINE: Duration = Duration::from_mins(1);
 
 /// How the loop stands, whenever that changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

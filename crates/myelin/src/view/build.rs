@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use myelin_decider::{BrakeStatus, Explanation};
+use myelin_decider::{BrakeStatus, Explanation, Planner};
 use myelin_driver::{ClusterDriver, DriverEvent, EventKind};
 use myelin_executor::Snapshot;
 use myelin_shape::{LogicalNodeId, NodeGroupId};
@@ -172,7 +172,7 @@ fn count_unsettled(
     views: &mut BTreeMap<NodeGroupId, GroupView>,
 ) {
     let slot = &node.record.desired;
-    let topology = driver.planner().map(|planner| planner.topology());
+    let topology = driver.planner().map(Planner::topology);
     let wanted = topology.is_some_and(|topology| topology.wanting(slot).is_some());
     let group = slot.group_id();
     let view = views
@@ -209,12 +209,7 @@ pub(crate) fn status(driver: &ClusterDriver, executor: &Snapshot, of: Loop) -> S
         since: stamp(of.since),
         pid: std::process::id(),
         groups: groups(driver),
-        brake: brake(
-            driver
-                .planner()
-                .map(|planner| planner.run_brake())
-                .unwrap_or_default(),
-        ),
+        brake: brake(driver.planner().map(Planner::run_brake).unwrap_or_default()),
         providers: executor.providers.iter().map(provider).collect(),
     }
 }
@@ -241,9 +236,10 @@ pub(crate) fn event(sequence: u64, event: &DriverEvent) -> EventView {
         attempt: event.attempt.map(|attempt| attempt.0),
         code: event.kind.code().to_owned(),
         text: event.kind.to_string(),
-        stage: match &event.kind {
-            EventKind::Advanced { to, .. } => Some(to.to_string()),
-            _ => None,
+        stage: if let EventKind::Advanced { to, .. } = &event.kind {
+            Some(to.to_string())
+        } else {
+            None
         },
     }
 }

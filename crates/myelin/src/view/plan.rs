@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::SystemTime};
 
-use myelin_decider::Explanation;
+use myelin_decider::{Explanation, Planner};
 use myelin_driver::{ClusterDriver, Desired, DesiredError, Event, NodeChange, Options};
 use myelin_shape::{LogicalNodeId, NodeAttemptId, RunNodeGroupSpec};
 
@@ -29,13 +29,10 @@ pub(crate) fn plan(
     let mut changes: Vec<_> = changes
         .map(|(id, change)| change_view(&trial, id, *change))
         .collect();
-    changes.sort_by(|a, b| place(a).cmp(&place(b)));
+    changes.sort_by_key(place);
     let planned: std::collections::BTreeSet<_> =
         preview.changes.iter().map(|(id, _)| id.clone()).collect();
-    let unsettled = trial
-        .planner()
-        .into_iter()
-        .flat_map(|planner| planner.unsettled());
+    let unsettled = trial.planner().into_iter().flat_map(Planner::unsettled);
     let mut waiting: Vec<_> = unsettled
         .filter(|id| !planned.contains(id))
         .map(|id| WaitingView {

@@ -108,14 +108,13 @@ fn action(step: Step) -> &'static str {
         Step::MarkDestroyed => "noting that nothing is left",
         Step::Restart => "a fresh attempt",
         Step::Reap => "removal of the slot",
-        Step::Dispatch(kind, LeaseMode::CreateOrAdopt) => doing(kind),
         Step::Dispatch(OperationKind::CreateLease, LeaseMode::AdoptOnly) => {
             "finding out whether a machine was leased"
         }
         Step::Dispatch(OperationKind::StartBootstrap, LeaseMode::AdoptOnly) => {
             "finding out whether a bootstrap was started"
         }
-        Step::Dispatch(kind, LeaseMode::AdoptOnly) => doing(kind),
+        Step::Dispatch(kind, LeaseMode::CreateOrAdopt | LeaseMode::AdoptOnly) => doing(kind),
     }
 }
 

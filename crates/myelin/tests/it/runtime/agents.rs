@@ -1,7 +1,7 @@
 //! Agents in virtual time: one for every session the scripted provider runs, heard through the real membership.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard},
     time::{Duration, SystemTime},
 };
@@ -122,13 +122,13 @@ impl Inner {
     fn step(&mut self) {
         let now = self.fake.now();
         let sessions = self.fake.sessions();
-        let running: BTreeMap<_, _> = sessions
+        let running: BTreeSet<_> = sessions
             .into_iter()
             .filter(|it| it.agent_runs)
-            .map(|it| (it.key, ()))
+            .map(|it| it.key)
             .collect();
         self.bury(&running);
-        for key in running.into_keys() {
+        for key in running {
             let n_minted = &mut self.n_minted;
             self.agents.entry(key).or_insert_with(|| {
                 *n_minted = n_minted.wrapping_add(1);
@@ -147,11 +147,11 @@ impl Inner {
     }
 
     /// Ends the agents whose machine is gone.
-    fn bury(&mut self, running: &BTreeMap<AttemptKey, ()>) {
+    fn bury(&mut self, running: &BTreeSet<AttemptKey>) {
         let gone: Vec<_> = self
             .agents
             .keys()
-            .filter(|key| !running.contains_key(*key))
+            .filter(|key| !running.contains(*key))
             .cloned()
             .collect();
         for key in gone {

@@ -5,4 +5,4 @@ mod failures;
 mod operators;
 mod outages;
 mod shapes;
-mod world;
+pub(crate) mod world;

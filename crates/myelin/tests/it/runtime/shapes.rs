@@ -209,7 +209,7 @@ async fn a_new_template_begins_with_one_node_of_a_large_group() {
     world
         .until("one is booting", |nodes| nodes[0].state == "booting")
         .await;
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
     assert_eq!(world.n_creates(), 1);
     let other = world.explain("worker-5").await;
     assert_eq!(

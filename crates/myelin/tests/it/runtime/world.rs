@@ -73,10 +73,10 @@ impl Witness for Oracle {
     }
 }
 
-pub(super) struct World {
+pub(crate) struct World {
     pub(super) fake: FakeWorld,
     pub(super) agents: Agents,
-    pub(super) handle: Handle,
+    pub(crate) handle: Handle,
     pub(super) observations: UnboundedSender<NodeObservation>,
     findings: Arc<Mutex<Vec<String>>>,
     _tasks: [AbortOnDropHandle<()>; 2],
@@ -98,7 +98,7 @@ pub(super) fn file(groups: &str, more: &str) -> ClusterFile {
 
 impl World {
     /// Returns a loop that desires nothing yet.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let fake = FakeWorld::new();
         let (cluster, run) = (ClusterUid([7; 16]), RunId(1));
         let (observations, received) = unbounded_channel();

@@ -1,0 +1,11 @@
+//! The built command on real processes.
+//!
+//! Everything is waited for with a deadline, and looked for in `/proc` afterwards.
+
+mod site;
+
+mod changes;
+mod endings;
+mod first;
+mod outages;
+mod refusals;

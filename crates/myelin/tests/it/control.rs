@@ -1,0 +1,142 @@
+//! The control socket against peers that do not behave.
+
+use std::{path::PathBuf, time::Duration};
+
+use myelin::{
+    control::{Answer, Client, Error, FailureKind, Options, Reply, Request, Server, Source},
+    runtime::Handle,
+};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::UnixStream,
+    time::timeout,
+};
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+
+use crate::runtime::world::World;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Socket {
+    _directory: TempDir,
+    path: PathBuf,
+    _server: AbortOnDropHandle<()>,
+}
+
+fn serve(handle: &Handle, options: Options) -> Socket {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("control.sock");
+    let server = Server::bind(&path, handle.clone(), options).unwrap();
+    let server = tokio::spawn(server.run(CancellationToken::new()));
+    Socket {
+        _directory: directory,
+        path,
+        _server: AbortOnDropHandle::new(server),
+    }
+}
+
+async fn answer_to(stream: &mut UnixStream) -> Answer {
+    let mut text = String::new();
+    timeout(PATIENCE, stream.read_to_string(&mut text))
+        .await
+        .unwrap()
+        .unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+fn kind(answer: Answer) -> FailureKind {
+    match answer {
+        Answer::Error(failure) => failure.kind,
+        Answer::Ok(reply) => panic!("{reply:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_dawdles_is_told_so() {
+    let world = World::new();
+    let options = Options {
+        read_deadline: Duration::from_millis(100),
+        ..Options::default()
+    };
+    let socket = serve(&world.handle, options);
+    let mut silent = UnixStream::connect(&socket.path).await.unwrap();
+    assert_eq!(kind(answer_to(&mut silent).await), FailureKind::Late);
+    let mut slow = UnixStream::connect(&socket.path).await.unwrap();
+    slow.write_all(b"{\"version\":1,").await.unwrap();
+    assert_eq!(kind(answer_to(&mut slow).await), FailureKind::Late);
+}
+
+#[tokio::test]
+async fn a_peer_too_many_is_told_so_and_a_place_is_free_again_later() {
+    let world = World::new();
+    let options = Options {
+        max_connections: 1,
+        ..Options::default()
+    };
+    let socket = serve(&world.handle, options);
+    let mut first = Client::connect(&socket.path).await.unwrap();
+    first.ask(Request::Status {}).await.unwrap();
+    let mut second = Client::connect(&socket.path).await.unwrap();
+    let Err(Error::Failure(busy)) = second.ask(Request::Status {}).await else {
+        panic!("the second is served");
+    };
+    assert_eq!(busy.kind, FailureKind::Busy);
+    drop(first);
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let mut third = Client::connect(&socket.path).await.unwrap();
+        if third.ask(Request::Status {}).await.is_ok() {
+            return;
+        }
+        assert!(tokio::time::Instant::now() < deadline);
+    }
+}
+
+#[tokio::test]
+async fn a_refused_request_leaves_the_connection_open() {
+    let world = World::new();
+    let socket = serve(&world.handle, Options::default());
+    let mut client = Client::connect(&socket.path).await.unwrap();
+    let node = "worker-0".to_owned();
+    let Err(Error::Failure(unknown)) = client.ask(Request::Explain { node }).await else {
+        panic!("there is no such node");
+    };
+    assert_eq!(unknown.kind, FailureKind::Unknown);
+    let source = |format: &str, text: &str| Source {
+        origin: "a file".to_owned(),
+        format: format.to_owned(),
+        text: text.to_owned(),
+    };
+    let wrong = [
+        (source("yaml", "run: [1"), FailureKind::Refused),
+        (source("ini", "run = 1"), FailureKind::Malformed),
+        (source("yaml", "run: 2\ngroups: []"), FailureKind::Refused),
+    ];
+    for (source, expected) in wrong {
+        let apply = Request::Apply {
+            source,
+            if_generation: None,
+            may_take_ready: true,
+        };
+        let Err(Error::Failure(failure)) = client.ask(apply).await else {
+            panic!("it is refused");
+        };
+        assert_eq!(failure.kind, expected, "{failure:?}");
+    }
+    let reply = client.ask(Request::Status {}).await.unwrap();
+    assert!(matches!(reply, Reply::Status(_)));
+}
+
+#[tokio::test]
+async fn the_loop_gone_is_told_as_such() {
+    let world = World::new();
+    let handle = world.handle.clone();
+    let socket = serve(&handle, Options::default());
+    drop(world);
+    let mut client = Client::connect(&socket.path).await.unwrap();
+    let Err(Error::Failure(ended)) = client.ask(Request::Nodes {}).await else {
+        panic!("nobody is there to answer");
+    };
+    assert_eq!(ended.kind, FailureKind::Ended);
+}
