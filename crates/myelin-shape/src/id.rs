@@ -1,6 +1,6 @@
 //! Identities. Strings are inline up to 23 bytes and shared above, so that a clone never copies more than 24 bytes.
 
-use std::{borrow::Borrow, cmp::Ordering, fmt, str::FromStr};
+use std::{borrow::Borrow, fmt, str::FromStr};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,37 +9,10 @@ use smol_str::SmolStr;
 /// The longest id: what fits a DNS label, since providers derive host names from ids.
 const MAX_ID_BYTES: usize = 63;
 
-/// Compares as `[u8]` does, by words.
-///
-/// Ids are the keys of the maps that every fold and pass searches, and too short for a call to pay off.
-#[inline]
-fn compare(left: &[u8], right: &[u8]) -> Ordering {
-    let common = left.len().min(right.len());
-    let mut at = 0;
-    while at < common {
-        // The last word overlaps the one before it, whose bytes are known to be equal.
-        let start = if at + 8 <= common {
-            at
-        } else {
-            common.saturating_sub(8)
-        };
-        let word = |text: &[u8]| text[start..].first_chunk().copied().map(u64::from_be_bytes);
-        let order = match (word(left), word(right)) {
-            (Some(left), Some(right)) => left.cmp(&right),
-            _ => left[start..common].cmp(&right[start..common]),
-        };
-        if order.is_ne() {
-            return order;
-        }
-        at += 8;
-    }
-    left.len().cmp(&right.len())
-}
-
 macro_rules! string_id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
         #[serde(transparent)]
         #[schemars(transparent)]
         pub struct $name(#[schemars(with = "String")] SmolStr);
@@ -53,20 +26,6 @@ macro_rules! string_id {
             /// Returns the id as text.
             pub fn as_str(&self) -> &str {
                 &self.0
-            }
-        }
-
-        impl Ord for $name {
-            #[inline]
-            fn cmp(&self, other: &Self) -> Ordering {
-                compare(self.0.as_bytes(), other.0.as_bytes())
-            }
-        }
-
-        impl PartialOrd for $name {
-            #[inline]
-            fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-                Some(self.cmp(other))
             }
         }
 
