@@ -1,1 +1,5 @@
-
+mod convergence;
+mod fixture;
+mod histories;
+mod plans;
+mod records;

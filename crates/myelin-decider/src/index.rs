@@ -32,6 +32,7 @@ pub(crate) struct SlotKey {
 #[expect(clippy::struct_excessive_bools, reason = "one bit per count")]
 pub(crate) struct Facts {
     pub(crate) unhealthy: bool,
+    pub(crate) recovering: bool,
     pub(crate) repairing: bool,
     pub(crate) spends: bool,
     pub(crate) creating: bool,
@@ -78,6 +79,8 @@ impl Entry {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) unhealthy: u32,
+    /// Slots that failed and have not been ready since, quarantined ones and the like among them.
+    pub(crate) recovering: u32,
     pub(crate) repairing: u32,
     pub(crate) spends: u32,
     pub(crate) creating: u32,
@@ -86,6 +89,7 @@ pub(crate) struct Counts {
 impl Counts {
     fn add(&mut self, facts: Facts) {
         self.unhealthy += u32::from(facts.unhealthy);
+        self.recovering += u32::from(facts.recovering);
         self.repairing += u32::from(facts.repairing);
         self.spends += u32::from(facts.spends);
         self.creating += u32::from(facts.creating);
@@ -93,6 +97,7 @@ impl Counts {
 
     fn remove(&mut self, facts: Facts) {
         self.unhealthy -= u32::from(facts.unhealthy);
+        self.recovering -= u32::from(facts.recovering);
         self.repairing -= u32::from(facts.repairing);
         self.spends -= u32::from(facts.spends);
         self.creating -= u32::from(facts.creating);
@@ -224,6 +229,13 @@ impl Index {
 
     pub(crate) fn find_group(&self, id: &NodeGroupId) -> Option<u32> {
         self.numbers.get(id).copied()
+    }
+
+    pub(crate) fn counts(&self, id: &NodeGroupId) -> Counts {
+        let group = self.find_group(id);
+        group.map_or_else(Counts::default, |number| {
+            self.groups[number as usize].counts
+        })
     }
 
     pub(crate) fn id(&self, key: SlotKey) -> LogicalNodeId {
@@ -363,6 +375,7 @@ fn facts(node: &ManagedNode, group: Option<&GroupTopology>) -> Facts {
     ];
     Facts {
         unhealthy: counted && (silent || node.recovering),
+        recovering: node.recovering,
         repairing: counted && node.repairing,
         spends: node.spends_budget,
         creating: creating.contains(&Some(OperationKind::CreateLease)),

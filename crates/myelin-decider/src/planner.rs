@@ -244,6 +244,16 @@ impl Planner {
         self.index.next_deadline()
     }
 
+    /// Returns whether a repair may still become ready, in a group or in the whole run, and something fails that waits
+    /// for that.
+    pub fn awaits_repair(&self, group: Option<&NodeGroupId>) -> bool {
+        let counts = match group {
+            Some(group) => self.index.counts(group),
+            None => self.index.run,
+        };
+        counts.unhealthy > 0 && counts.recovering > 0
+    }
+
     /// Returns the brake of a group, if there is such a group.
     pub fn group_brake(&self, state: &ClusterState, group: &NodeGroupId) -> Option<BrakeStatus> {
         let desk = self.desk(state, SystemTime::UNIX_EPOCH);

@@ -178,20 +178,19 @@ impl ClusterDriver {
         }
     }
 
-    /// Lets brakes forget the silent machine they ended once nothing of their scope fails any more, however the repair
-    /// of that machine went: it may have been quarantined, or replaced on purpose.
+    /// Lets brakes forget the silent machine they ended when no repair is to be waited for: nothing of their scope fails
+    /// any more, or what was under repair is gone or was replaced on purpose.
     pub(crate) fn forget_brakes(&mut self) {
         let Some(planner) = &mut self.planner else {
             return;
         };
-        if self.state.brake.silent_machine_ended && planner.run_brake(&self.state).unhealthy == 0 {
+        if self.state.brake.silent_machine_ended && !planner.awaits_repair(None) {
             self.state.brake.silent_machine_ended = false;
             planner.touch_run();
             self.effects.changed.cluster = true;
         }
         for group in mem::take(&mut self.braked) {
-            let brake = planner.group_brake(&self.state, &group);
-            if brake.is_some_and(|brake| brake.unhealthy > 0) {
+            if planner.awaits_repair(Some(&group)) {
                 self.braked.insert(group);
                 continue;
             }

@@ -215,3 +215,25 @@ fn a_lease_that_is_gone_ends_the_attempt_and_is_still_cleaned_up() {
     world.settle(seconds(60));
     insta::assert_snapshot!(world.story());
 }
+
+#[test]
+fn a_brake_forgets_when_the_slot_under_repair_is_replaced_by_an_operator() {
+    let mut world = World::ready([workers(5)]);
+    kill_all(&mut world, 5);
+    world.run_for(seconds(47));
+    assert_eq!(lost(&world), 1);
+    world.operator("worker-0", OperatorRequest::Replace);
+    world.settle(seconds(900));
+}
+
+#[test]
+fn a_brake_forgets_when_the_slot_under_repair_is_scaled_away() {
+    let mut world = World::ready([workers(5)]);
+    world.kill(["worker-4"]);
+    world.run_for(seconds(1));
+    kill_all(&mut world, 4);
+    world.run_for(seconds(46));
+    assert_eq!(lost(&world), 1);
+    world.apply([workers(4)]);
+    world.settle(seconds(900));
+}
