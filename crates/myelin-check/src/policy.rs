@@ -113,7 +113,8 @@ fn tally(node: &ManagedNode, action: Option<&NodeAction>, desired: &Desired) -> 
         cause,
         Some(DeleteCause::Undesired | DeleteCause::SpecChanged)
     );
-    let ends_silent = cause == Some(DeleteCause::Lost);
+    let in_use = node.record.handed_off && !node.recovering;
+    let ends_silent = cause == Some(DeleteCause::Lost) && in_use;
     let repair_due =
         counted && node.record.stage == NodeStage::Destroyed && node.recovering && !node.repairing;
     let limited = desired

@@ -416,7 +416,7 @@ pub(crate) fn line(
         Step::BeginDelete(DeleteCause::Failed) if may_be_kept(node, group) => {
             record.failed_at.map(Line::Keep)
         }
-        Step::BeginDelete(DeleteCause::Lost) => {
+        Step::BeginDelete(DeleteCause::Lost) if node.was_in_use() => {
             let since = record.lost_at()?;
             Some(Line::Repair(RepairKey {
                 silent: true,

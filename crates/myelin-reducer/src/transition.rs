@@ -20,7 +20,7 @@ pub fn begin_delete(
     now: SystemTime,
     policy: &RetryPolicy,
 ) {
-    let was_ready = node.is_ready();
+    let (was_ready, was_in_use) = (node.is_ready(), node.was_in_use());
     forget_failures_if_stable(node, now, policy);
     match cause {
         DeleteCause::Undesired | DeleteCause::SpecChanged | DeleteCause::Requested => {
@@ -30,7 +30,7 @@ pub fn begin_delete(
         }
         DeleteCause::Lost => {
             end_attempt(node, "the agent was silent for too long", now, policy);
-            node.repairing = true;
+            node.repairing = was_in_use;
         }
         DeleteCause::Abandoned => {
             end_attempt(node, "an operator abandoned the lease", now, policy);

@@ -157,6 +157,13 @@ impl ManagedNode {
         })
     }
 
+    /// Returns whether the attempt's machine was of use once: ending it for silence may be a loss (`spec 1.6`).
+    ///
+    /// What failed before and has not been ready since has no machine to lose, however far it got.
+    pub fn was_in_use(&self) -> bool {
+        self.record.handed_off && !self.recovering
+    }
+
     /// Returns whether nothing of the attempt is left.
     pub fn is_destroyed(&self) -> bool {
         self.record.stage == NodeStage::Destroyed

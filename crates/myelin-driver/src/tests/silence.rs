@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use myelin_state::{
-    BootstrapStage, DeleteCause, ErrorClass, NodeEvent, OperationKind, OperatorRequest,
+    BootstrapStage, DeleteCause, ErrorClass, NodeEvent, NodeStage, OperationKind, OperatorRequest,
 };
 
 use super::world::{Boot, Reply, Rule, World, group, image, seconds, workers};
@@ -214,6 +214,22 @@ fn a_lease_that_is_gone_ends_the_attempt_and_is_still_cleaned_up() {
     world.observe("worker-0", 0, NodeEvent::LeaseGone);
     world.settle(seconds(60));
     insta::assert_snapshot!(world.story());
+}
+
+#[test]
+fn a_repair_that_falls_silent_does_not_wait_for_itself() {
+    let mut world = World::ready([workers(2)]);
+    // It is handed off while silent, and so never ready.
+    let kind = OperationKind::BootstrapConvergenceObserved;
+    world.script(Rule::effect(kind, Reply::After(seconds(30)), 1));
+    kill_all(&mut world, 2);
+    world.run_until(seconds(100), |world| {
+        let repaired = world.driver.state().nodes.values().next().unwrap();
+        repaired.record.stage == NodeStage::SwactorJoined
+    });
+    world.kill(["worker-0"]);
+    world.settle(seconds(900));
+    assert_eq!(lost(&world), 3);
 }
 
 #[test]
