@@ -3,8 +3,9 @@
 //! `cargo xtask ci` is what a change must pass; the other commands are its parts, to be run alone while working.
 //! Each is a module with one entry point; nothing here is part of the product.
 //!
-//! Reading order: [`ci`], [`layers`], [`tidy`].
+//! Reading order: [`ci`], [`layers`], [`tidy`], [`bench`].
 
+mod bench;
 mod ci;
 mod layers;
 mod tidy;
@@ -32,6 +33,12 @@ enum Command {
     },
     /// Check that crates depend downwards only, and that pure crates are pure.
     Layers,
+    /// Measure the node loop and check what may not grow: instructions and bytes.
+    Bench {
+        /// Write the table into `docs/benchmarks.md`.
+        #[arg(long)]
+        write: bool,
+    },
     /// Check the text of sources, manifests and pages.
     Tidy,
 }
@@ -39,6 +46,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Ci { full } => ci::run(full),
+        Command::Bench { write } => bench::run(write),
         Command::Layers => layers::run(),
         Command::Tidy => tidy::run(),
     };

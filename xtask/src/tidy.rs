@@ -1,9 +1,10 @@
 //! Checks of text that no other tool makes.
 //!
-//! Reading order: [`check`], [`manifest`], [`links`].
+//! Reading order: [`check`], [`manifest`], [`links`], [`snippets`].
 
 mod links;
 mod manifest;
+mod snippets;
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
@@ -109,6 +110,7 @@ fn check(files: &Files, exists: &dyn Fn(&str) -> bool) -> Vec<String> {
         }
         if extension(path) == "md" {
             links::check(path, text, exists, &mut findings);
+            snippets::check(path, text, files, &mut findings);
         }
     }
     findings

@@ -545,10 +545,17 @@ impl<'a> Desk<'a> {
         let repairs = granted.group(office.number).repairs;
         let group = self.brake_of(office, repairs);
         let run = self.run_brake(granted.run_repairs);
+        // What stands in the way is named: first a repair that is under way, then the one that is waited for.
+        if !group.has_room() {
+            return group.held(BrakeScope::Group(office.lines.id.clone()));
+        }
+        if !run.has_room() {
+            return run.held(BrakeScope::Run);
+        }
         match self.silent_hold(office).filter(|_| key.silent) {
-            Some(scope) if !group.is_on() && !run.is_on() => HeldReason::AwaitingRepair { scope },
-            _ if group.is_on() => group.held(BrakeScope::Group(office.lines.id.clone())),
-            _ => run.held(BrakeScope::Run),
+            Some(scope) => HeldReason::AwaitingRepair { scope },
+            None if group.is_on() => group.held(BrakeScope::Group(office.lines.id.clone())),
+            None => run.held(BrakeScope::Run),
         }
     }
 }

@@ -1,1 +1,5 @@
-
+mod equality;
+mod fixture;
+mod ladder;
+mod policy;
+mod topology;

@@ -1,1 +1,4 @@
-
+mod fixture;
+mod folding;
+mod totality;
+mod transitions;

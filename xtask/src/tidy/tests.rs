@@ -118,3 +118,39 @@ fn links_that_lead_nowhere_are_found() {
     docs/guide.md:4: link to ../../x.md leads nowhere
     ");
 }
+
+#[test]
+fn snippets_that_do_not_stand_in_their_file_are_found() {
+    let page = "
+<!-- from a/src/b.rs -->
+```rust
+fn b() {
+    one();
+    // …
+    three();
+}
+```
+<!-- from a/src/b.rs -->
+```rust
+one();
+  two();
+```
+<!-- from a/src/b.rs -->
+```rust
+three();
+// …
+one();
+```
+<!-- from a/src/gone.rs -->
+<!-- from a/src/b.rs -->
+text
+";
+    let source =
+        "mod m {\n    fn b() {\n        one();\n        two();\n        three();\n    }\n}\n";
+    insta::assert_snapshot!(check(&[("docs/page.md", page), ("a/src/b.rs", source)]), @r"
+    docs/page.md:10: the block does not stand in a/src/b.rs
+    docs/page.md:15: the block does not stand in a/src/b.rs
+    docs/page.md:20: a/src/gone.rs is no file
+    docs/page.md:21: no block of code follows
+    ");
+}

@@ -1,0 +1,262 @@
+//! Group policy: what is granted, what is held, and why (`spec 1.6`).
+
+use myelin_shape::{FirstNode, Limit, OnFailure, RunNodeGroupSpec};
+use myelin_state::{Canary, ManagedNode, Quarantine, Refusal};
+
+use super::fixture::{
+    all, at, change, creating, due, failed, group, image, lost, new, node, plan, ready, shape,
+    silent, state, workers,
+};
+
+fn unproven(state: &mut myelin_state::ClusterState) {
+    for group in state.groups.values_mut() {
+        group.proven = None;
+    }
+}
+
+fn quarantined(node: &mut ManagedNode) {
+    due(node);
+    node.quarantine = Some(Box::new(Quarantine {
+        template: node.record.desired.template.clone(),
+        failures: 10,
+        since: at(900),
+    }));
+}
+
+fn repairing(node: &mut ManagedNode) {
+    creating(node);
+    (node.recovering, node.repairing) = (true, true);
+}
+
+fn budget(mut group: RunNodeGroupSpec, limit: Limit) -> RunNodeGroupSpec {
+    group.policy.max_unavailable = Some(limit);
+    group
+}
+
+#[test]
+fn ready_nodes_are_taken_highest_first_within_the_budget() {
+    let limit = Limit::Percent(30);
+    let mut old = all(&workers(12), ready);
+    change(&mut old, "worker-3", |node| {
+        creating(node);
+        node.spends_budget = true;
+    });
+    change(&mut old, "worker-5", silent);
+    change(&mut old, "worker-6", new);
+    let mut wanted = budget(image(workers(12), "new"), limit);
+    wanted.policy.first_node = Some(FirstNode::All);
+    insta::assert_snapshot!(plan(&old, &shape([wanted])));
+}
+
+#[test]
+fn what_is_no_longer_desired_is_taken_before_what_is_replaced() {
+    let old = all(&workers(8), ready);
+    let mut wanted = budget(image(workers(6), "new"), Limit::Count(3));
+    wanted.policy.first_node = Some(FirstNode::All);
+    insta::assert_snapshot!(plan(&old, &shape([wanted])));
+}
+
+#[test]
+fn a_removed_group_ignores_its_budget() {
+    let old = all(&budget(workers(3), Limit::Count(1)), ready);
+    insta::assert_snapshot!(plan(&old, &shape([])));
+}
+
+#[test]
+fn an_unproven_template_starts_with_the_lowest_new_slot() {
+    let mut fresh = all(&workers(5), new);
+    unproven(&mut fresh);
+    insta::assert_snapshot!(plan(&fresh, &shape([workers(5)])));
+}
+
+#[test]
+fn an_unproven_template_replaces_the_highest_slot_first() {
+    let old = all(&workers(5), ready);
+    insta::assert_snapshot!(plan(&old, &shape([image(workers(5), "new")])));
+}
+
+#[test]
+fn a_canary_on_record_is_waited_for() {
+    let mut fresh = all(&workers(5), new);
+    unproven(&mut fresh);
+    change(&mut fresh, "worker-2", creating);
+    let template = fresh.nodes["worker-2"].record.desired.template.clone();
+    let canary = Canary {
+        node: "worker-2".into(),
+        template,
+    };
+    fresh.groups.values_mut().next().unwrap().canary = Some(canary);
+    let waiting = plan(&fresh, &shape([workers(5)]));
+    change(&mut fresh, "worker-2", quarantined);
+    insta::assert_snapshot!(format!(
+        "{waiting}# quarantined\n{}",
+        plan(&fresh, &shape([workers(5)]))
+    ));
+}
+
+#[test]
+fn small_groups_and_proven_templates_need_no_canary() {
+    let mut small = all(&workers(4), new);
+    unproven(&mut small);
+    assert_eq!(
+        plan(&small, &shape([workers(4)]))
+            .matches("CreateLease")
+            .count(),
+        4
+    );
+    let proven = all(&workers(5), new);
+    assert_eq!(
+        plan(&proven, &shape([workers(5)]))
+            .matches("CreateLease")
+            .count(),
+        5
+    );
+}
+
+#[test]
+fn creates_in_flight_are_limited() {
+    let mut wanted = workers(5);
+    wanted.policy.max_in_flight_creates = 3;
+    let mut observed = all(&wanted, new);
+    change(&mut observed, "worker-1", creating);
+    change(&mut observed, "worker-4", |node| {
+        super::fixture::ambiguous(node, myelin_state::OperationKind::CreateLease);
+    });
+    insta::assert_snapshot!(plan(&observed, &shape([wanted])));
+}
+
+#[test]
+fn a_refused_template_holds_the_nodes_without_a_machine() {
+    let mut observed = all(&workers(4), ready);
+    change(&mut observed, "worker-0", |node| {
+        let refusal = Refusal {
+            message: "no such image".into(),
+            at: at(900),
+        };
+        node.refused = Some(Box::new(refusal));
+    });
+    change(&mut observed, "worker-1", new);
+    change(&mut observed, "worker-2", super::fixture::leased);
+    insta::assert_snapshot!(plan(&observed, &shape([workers(4)])));
+}
+
+#[test]
+fn failed_machines_are_kept_up_to_the_limit_the_oldest_first() {
+    let mut wanted = workers(4);
+    wanted.policy.on_failure = OnFailure::Keep;
+    wanted.policy.keep_limit = 1;
+    let mut observed = all(&wanted, ready);
+    change(&mut observed, "worker-0", failed);
+    change(&mut observed, "worker-1", |node| {
+        failed(node);
+        node.record.failed_at = Some(at(980));
+    });
+    change(&mut observed, "worker-2", |node| {
+        failed(node);
+        node.keep_released = true;
+    });
+    insta::assert_snapshot!(plan(&observed, &shape([wanted])));
+}
+
+#[test]
+fn a_machine_is_kept_no_longer_than_it_may() {
+    let mut wanted = workers(1);
+    wanted.policy.on_failure = OnFailure::Keep;
+    wanted.policy.keep_for = std::time::Duration::from_secs(10);
+    insta::assert_snapshot!(plan(&all(&wanted, failed), &shape([wanted])));
+}
+
+#[test]
+fn a_quarantined_slot_waits_for_another_spec() {
+    let observed = all(&workers(1), quarantined);
+    let held = plan(&observed, &shape([workers(1)]));
+    insta::assert_snapshot!(held + &plan(&observed, &shape([image(workers(1), "new")])));
+}
+
+#[test]
+fn the_brake_lets_one_silent_machine_go_and_says_the_numbers() {
+    let observed = all(&workers(5), lost);
+    insta::assert_snapshot!(plan(&observed, &shape([workers(5)])));
+}
+
+#[test]
+fn under_the_brake_what_has_no_machine_left_goes_first() {
+    let mut observed = all(&workers(5), lost);
+    change(&mut observed, "worker-3", due);
+    insta::assert_snapshot!(plan(&observed, &shape([workers(5)])));
+}
+
+#[test]
+fn under_the_brake_one_repair_is_under_way() {
+    let mut observed = all(&workers(5), lost);
+    change(&mut observed, "worker-1", repairing);
+    insta::assert_snapshot!(plan(&observed, &shape([workers(5)])));
+}
+
+#[test]
+fn no_second_silent_machine_ends_before_a_repair_is_ready() {
+    let mut observed = all(&workers(5), lost);
+    observed.brake.silent_machine_ended = true;
+    let on = plan(&observed, &shape([workers(5)]));
+    for node in ["worker-0", "worker-1", "worker-2", "worker-3"] {
+        change(&mut observed, node, ready);
+    }
+    insta::assert_snapshot!(format!(
+        "{on}# brake off\n{}",
+        plan(&observed, &shape([workers(5)]))
+    ));
+}
+
+#[test]
+fn a_repair_that_waits_for_its_template_gives_the_brake_to_others() {
+    let mut observed = all(&workers(5), due);
+    change(&mut observed, "worker-1", |node| {
+        (node.recovering, node.repairing) = (true, true);
+    });
+    unproven(&mut observed);
+    let template = observed.nodes["worker-0"].record.desired.template.clone();
+    let canary = Canary {
+        node: "worker-0".into(),
+        template,
+    };
+    observed.groups.values_mut().next().unwrap().canary = Some(canary);
+    insta::assert_snapshot!(plan(&observed, &shape([workers(5)])));
+}
+
+#[test]
+fn the_brake_of_the_run_takes_the_longest_waiting_of_all_groups() {
+    let (a, b) = (group("a", 2), group("b", 2));
+    let mut nodes: Vec<_> = (0..2).map(|index| node(&a, index, lost)).collect();
+    nodes.extend((0..2).map(|index| node(&b, index, lost)));
+    let silence = nodes[3].record.silence.as_mut().unwrap();
+    silence.lost_at = at(800);
+    insta::assert_snapshot!(plan(&state(nodes), &shape([a, b])));
+}
+
+/// Returns the brake's limit for a group of lost nodes, or `-` if it is off.
+fn limit(count: u32, policy: Option<Limit>) -> String {
+    let mut wanted = workers(count);
+    wanted.policy.max_unhealthy = policy.unwrap_or(wanted.policy.max_unhealthy);
+    let plan = plan(&all(&wanted, lost), &shape([wanted]));
+    let limit = plan.split("limit ").nth(1);
+    limit.map_or_else(
+        || "-".into(),
+        |rest| rest.split(',').next().unwrap().to_owned(),
+    )
+}
+
+#[test]
+fn the_brake_needs_at_least_two_nodes_and_trips_when_all_fail() {
+    let limits = [1, 2, 3, 4, 5, 6, 10, 20].map(|count| limit(count, None));
+    assert_eq!(limits, ["-", "1", "2", "2", "2", "3", "4", "8"]);
+    assert_eq!(
+        limit(10, Some(Limit::Count(0))),
+        "2",
+        "never fewer than two"
+    );
+    assert_eq!(
+        limit(10, Some(Limit::Percent(100))),
+        "9",
+        "losing all is never their fault alone"
+    );
+}
