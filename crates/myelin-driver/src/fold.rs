@@ -2,6 +2,7 @@
 
 use std::{mem, sync::Arc};
 
+use myelin_decider::Planner;
 use myelin_reducer::{Folded, Ignored, observe, transition};
 use myelin_shape::{LogicalNodeId, LogicalNodeSpec, NodeTemplate, OperationId};
 use myelin_state::{
@@ -175,6 +176,19 @@ impl ClusterDriver {
             planner.touch_group(group);
             planner.touch_run();
             self.effects.changed.cluster = true;
+            self.hear_out();
+        }
+    }
+
+    /// Gives every silent agent time to dial again, now that one was heard.
+    fn hear_out(&mut self) {
+        let unsettled = self.planner.iter().flat_map(Planner::unsettled);
+        for id in unsettled.collect::<Vec<_>>() {
+            let node = self.state.nodes.get_mut(&id);
+            if node.is_some_and(|node| transition::hear_out(node, self.now, &self.retry)) {
+                self.touch(&id);
+                self.emit(Some(&id), EventKind::HeardOut);
+            }
         }
     }
 

@@ -48,6 +48,21 @@ pub fn begin_delete(
     }
 }
 
+/// Gives a silent agent, once a silence, as long again to be heard. Returns whether it was given.
+///
+/// For the moment when it turns out that agents can be heard at all: after an outage of our own they dial again one by
+/// one, and the first of them must not cost the others their machines.
+pub fn hear_out(node: &mut ManagedNode, now: SystemTime, policy: &RetryPolicy) -> bool {
+    let Some(silence) = node.record.silence.as_deref_mut() else {
+        return false;
+    };
+    let was_given = silence.deadline > deadline(silence.lost_at, policy.lost_after);
+    if !was_given {
+        silence.deadline = deadline(now, policy.lost_after);
+    }
+    !was_given
+}
+
 /// Records that nothing of the attempt is left.
 pub fn mark_destroyed(node: &mut ManagedNode, now: SystemTime) {
     node.record.stage = NodeStage::Destroyed;

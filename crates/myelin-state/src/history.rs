@@ -74,6 +74,8 @@ pub enum EventKind {
     Silent,
     /// The agent is heard again.
     Heard,
+    /// The silent agent has as long again to be heard, since others are heard again.
+    HeardOut,
     /// The attempt ended in failure.
     AttemptFailed { reason: Box<str> },
     /// Nothing is leased for the slot any more until its spec changes or an operator says so.
@@ -107,6 +109,7 @@ impl EventKind {
             Self::Ready => "ready",
             Self::Silent => "silent",
             Self::Heard => "heard",
+            Self::HeardOut => "heard_out",
             Self::AttemptFailed { .. } => "attempt_failed",
             Self::Quarantined { .. } => "quarantined",
             Self::Refused { .. } => "refused",
@@ -152,6 +155,7 @@ impl fmt::Display for EventKind {
             Self::Ready => f.write_str("ready"),
             Self::Silent => f.write_str("agent silent"),
             Self::Heard => f.write_str("agent heard again"),
+            Self::HeardOut => f.write_str("agent has as long again to be heard"),
             Self::AttemptFailed { reason } => write!(f, "attempt failed: {reason}"),
             Self::Quarantined { failures } => write!(f, "quarantined after {failures} attempts"),
             Self::Refused { message } => write!(f, "provider refused the template: {message}"),

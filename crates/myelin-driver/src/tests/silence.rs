@@ -94,7 +94,8 @@ fn ten_dead_nodes_trip_the_brake_are_repaired_one_by_one_and_then_at_full_speed(
                 .as_secs()
         })
         .collect();
-    // Six one after the other; with four of ten left the brake is off.
+    // The second waits for what may be an outage of ours to end, four more follow one after the other; with four of ten
+    // left the brake is off.
     insta::assert_debug_snapshot!(at);
     assert_eq!(lost(&world), 10);
 }
@@ -124,6 +125,24 @@ fn a_brake_forgets_when_the_repair_was_overtaken_by_another_spec() {
     world.kill(["worker-2"]);
     world.run_for(seconds(120));
     assert!(world.is_converged(), "{}", world.cluster());
+}
+
+#[test]
+fn a_brake_forgets_when_its_repair_is_no_longer_desired() {
+    let mut world = World::ready([group("a", 1), group("b", 2)]);
+    world.kill(["a-0", "b-0", "b-1"]);
+    world.run_until(seconds(60), |world| lost(world) == 1);
+    world.apply([group("b", 1)]);
+    world.settle(seconds(300));
+}
+
+#[test]
+fn a_brake_forgets_when_its_repair_is_taken_on_purpose() {
+    let mut world = World::ready([group("a", 1), group("b", 2)]);
+    world.kill(["a-0", "b-0", "b-1"]);
+    world.run_until(seconds(100), |world| world.attempt("a-0") > 2);
+    world.apply([group("b", 1)]);
+    world.settle(seconds(300));
 }
 
 /// Cuts our own listener off for two days and returns how many machines that had been ready were ended.
@@ -177,6 +196,17 @@ fn being_cut_off_costs_at_most_one_healthy_machine_of_two_groups() {
 fn being_cut_off_costs_at_most_one_healthy_machine_of_many_small_groups() {
     let groups = (0..6).map(|n| group(&format!("g{n}"), 1));
     assert_eq!(cut_off(groups.collect()), 1);
+}
+
+#[test]
+fn agents_that_dial_again_later_than_the_first_repair_is_ready_keep_their_machines() {
+    let mut world = World::ready([workers(10)]);
+    world.close_listener();
+    world.run_for(seconds(600));
+    assert_eq!(lost(&world), 1);
+    world.open_listener_heard_in(seconds(40));
+    world.settle(seconds(120));
+    assert_eq!(lost(&world), 1);
 }
 
 #[test]

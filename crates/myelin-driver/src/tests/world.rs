@@ -325,6 +325,10 @@ impl World {
     }
 
     pub(crate) fn is_heard(&mut self, agent: AgentKey) {
+        self.is_heard_in(Duration::ZERO, agent);
+    }
+
+    fn is_heard_in(&mut self, time: Duration, agent: AgentKey) {
         let (node, attempt) = agent;
         let swactor = provider::swactor(&node, attempt);
         let event = NodeEvent::Contact { swactor };
@@ -333,7 +337,7 @@ impl World {
             attempt,
             event,
         });
-        self.schedule(self.now, Happening::Event(event));
+        self.schedule(self.now + time, Happening::Event(event));
     }
 
     /// Cuts our own listener off: agents live on, and nothing arrives.
@@ -345,9 +349,14 @@ impl World {
     }
 
     pub(crate) fn open_listener(&mut self) {
+        self.open_listener_heard_in(Duration::ZERO);
+    }
+
+    /// As [`open_listener`](Self::open_listener), for agents that had joined and dial again so much later only.
+    pub(crate) fn open_listener_heard_in(&mut self, time: Duration) {
         self.listener_open = true;
         for agent in self.provider.living() {
-            self.is_heard(agent);
+            self.is_heard_in(time, agent);
         }
         for agent in std::mem::take(&mut self.provider.waiting) {
             self.schedule(self.now + seconds(1), Happening::Dial(agent));
