@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, time::Duration};
 
 use crate::{
-    control::{self, Reply, Request},
+    control::{self, FailureKind, Reply, Request},
     view::{BrakeView, EventView, ExplainView, GroupView, OutputView, StatusView},
 };
 
@@ -283,11 +283,22 @@ pub(super) async fn events(globals: &Globals, args: EventsArgs) -> Outcome {
         };
         fresh = match looped.ask(more).await {
             Ok(Reply::Events(events)) => events,
-            // It was followed to its end.
-            Err(control::Error::Ended) => return Ok(0),
             Ok(other) => return Err(unexpected(&other)),
-            Err(error) => return Err(error.into()),
+            Err(error) => return followed_to_its_end(error),
         };
+    }
+}
+
+/// A loop that ends, and a node that is removed, are the ends of their stories.
+fn followed_to_its_end(error: control::Error) -> Outcome {
+    match error {
+        control::Error::Ended => Ok(0),
+        control::Error::Failure(failure)
+            if matches!(failure.kind, FailureKind::Ended | FailureKind::Unknown) =>
+        {
+            Ok(0)
+        }
+        other => Err(other.into()),
     }
 }
 
@@ -323,9 +334,8 @@ pub(super) async fn logs(globals: &Globals, args: LogsArgs) -> Outcome {
         }
         fresh = match looped.ask(after(last, millis(FOLLOW_FOR))).await {
             Ok(Reply::Logs(lines)) => lines,
-            Err(control::Error::Ended) => return Ok(0),
             Ok(other) => return Err(unexpected(&other)),
-            Err(error) => return Err(error.into()),
+            Err(error) => return followed_to_its_end(error),
         };
     }
 }

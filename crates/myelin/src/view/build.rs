@@ -135,7 +135,7 @@ pub(crate) fn groups(driver: &ClusterDriver) -> Vec<GroupView> {
     for (id, group) in &planner.topology().groups {
         let mut view = empty_group(id, group.template.provider.as_str());
         (view.desired, view.ready) = (group.count, group.count);
-        view.brake = brake(planner.group_brake(id).unwrap_or_default());
+        view.brake = brake(planner.group_brake(state, id).unwrap_or_default());
         views.insert(id.clone(), view);
     }
     for id in planner.unsettled() {
@@ -209,7 +209,12 @@ pub(crate) fn status(driver: &ClusterDriver, executor: &Snapshot, of: Loop) -> S
         since: stamp(of.since),
         pid: std::process::id(),
         groups: groups(driver),
-        brake: brake(driver.planner().map(Planner::run_brake).unwrap_or_default()),
+        brake: brake(
+            driver
+                .planner()
+                .map(|it| it.run_brake(state))
+                .unwrap_or_default(),
+        ),
         providers: executor.providers.iter().map(provider).collect(),
     }
 }

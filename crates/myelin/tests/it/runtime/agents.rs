@@ -17,6 +17,9 @@ use tokio::{sync::mpsc::UnboundedSender, time::sleep};
 /// How often the agents act.
 const STEP: Duration = Duration::from_millis(500);
 
+/// How much later each next agent dials again after an outage.
+const PAUSE: Duration = Duration::from_millis(500);
+
 type NeverJoins = Box<dyn Fn(&AttemptKey) -> bool + Send>;
 
 /// All agents of a world. Cheap to clone; all clones are one.
@@ -38,6 +41,8 @@ struct Agent {
     key: AgentKey,
     connection: Option<u64>,
     mood: Mood,
+    /// It lost its connection and waits until then before it dials again.
+    dials_at: SystemTime,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -136,6 +141,7 @@ impl Inner {
                     key: AgentKey::new([*n_minted; 16]),
                     connection: None,
                     mood: Mood::Running,
+                    dials_at: now,
                 }
             });
         }
@@ -170,6 +176,9 @@ impl Inner {
                 self.membership.contact(key, connection, now);
                 continue;
             }
+            if agent.dials_at > now {
+                continue;
+            }
             let token = self.secret.token(key);
             let joined = self.membership.join(key, &token, &agent.key, now);
             agent.connection = joined.ok().map(|joined| joined.connection);
@@ -196,7 +205,10 @@ impl Roster for Agents {
         let mut inner = self.inner();
         let inner = &mut *inner;
         inner.severed = suspended;
-        for (key, agent) in &mut inner.agents {
+        let now = inner.fake.now();
+        for ((key, agent), pauses) in inner.agents.iter_mut().zip(1..) {
+            // As real agents, they dial again one after the other: up to five seconds later.
+            agent.dials_at = now + PAUSE * pauses;
             if let Some(connection) = agent.connection.take_if(|_| suspended) {
                 inner.membership.disconnect(key, connection);
             }
