@@ -180,6 +180,24 @@ fn a_template_that_never_works_costs_one_machine_and_then_waits_for_a_person() {
 }
 
 #[test]
+fn a_bad_template_burns_one_machine_at_a_time_in_a_group_of_any_size() {
+    for (count, boot) in [
+        (5, Boot::Hangs),
+        (6, Boot::Fails(BootstrapStage::Closed)),
+        (40, Boot::Hangs),
+    ] {
+        let mut world = World::empty();
+        world.script(Rule::Image { image: "bad", boot });
+        world.apply([image(workers(count), "bad")]);
+        world.run_for(seconds(24 * 3600));
+        assert_eq!(
+            (world.provider.most_leases, world.provider.n_leases_ever),
+            (1, 10)
+        );
+    }
+}
+
+#[test]
 fn a_canary_that_is_scaled_away_has_a_successor() {
     let mut world = World::new([image(workers(6), "never")]);
     world.script(Rule::boot("worker-0", Boot::Hangs, 1));

@@ -23,6 +23,7 @@ enum Move {
     Pause,
     Resume,
     Tick,
+    Restart(bool),
     Script(OperationKind, Reply, u32),
     Boot(usize, Boot, u32),
     Ask(usize, OperatorRequest),
@@ -138,6 +139,7 @@ fn a_move() -> impl Strategy<Value = Move> {
         1 => Just(Move::Pause),
         2 => Just(Move::Resume),
         1 => Just(Move::Tick),
+        1 => any::<bool>().prop_map(Move::Restart),
         5 => (select(OperationKind::ALL.to_vec()), reply(), 1..4_u32)
             .prop_map(|(kind, reply, times)| Move::Script(kind, reply, times)),
         3 => (node(), boot(), 1..12_u32).prop_map(|(node, boot, times)| Move::Boot(node, boot, times)),
@@ -203,6 +205,7 @@ impl World {
             Move::Pause => drop(self.handle(Event::Pause)),
             Move::Resume => drop(self.handle(Event::Resume)),
             Move::Tick => drop(self.handle(Event::Tick)),
+            Move::Restart(loses_replies) => self.restart(loses_replies),
             Move::Script(kind, reply, times) => self.script(Rule::effect(kind, reply, times)),
             Move::Boot(n, boot, times) => {
                 if let Some((node, _)) = self.nth(n) {
@@ -248,6 +251,18 @@ impl World {
     }
 }
 
+/// Returns a world in which machines made from the image `never` fail.
+fn world(groups: Vec<RunNodeGroupSpec>) -> World {
+    let mut world = World::empty();
+    let boot = Boot::Fails(BootstrapStage::StartFailed);
+    world.script(Rule::Image {
+        image: "never",
+        boot,
+    });
+    world.apply(groups);
+    world
+}
+
 proptest! {
     /// Every check of the world and of the linter holds at every step, and once the trouble is over, the cluster
     /// becomes as desired and no machine is left over.
@@ -256,8 +271,7 @@ proptest! {
         first in groups(),
         moves in vec(a_move(), 0..40),
     ) {
-        let mut world = World::new(first);
-        world.script(Rule::Image { image: "never", boot: Boot::Fails(BootstrapStage::StartFailed) });
+        let mut world = world(first);
         for a_move in moves {
             world.play(a_move);
         }
@@ -265,5 +279,43 @@ proptest! {
         prop_assert!(world.is_converged(), "{}\n{}", world.cluster(), world.story());
         let n_desired = world.driver.state().nodes.len();
         prop_assert_eq!(world.provider.leases.len(), n_desired, "{:?}", world.provider.leases);
+    }
+
+    /// Equal histories lead to equal states, and a look at everything in between changes nothing: no delay is skipped,
+    /// none is made longer.
+    #[test]
+    fn wake_ups_change_nothing(first in groups(), moves in vec(a_move(), 0..25)) {
+        let play = |wakes: bool| {
+            let mut world = world(first.clone());
+            for a_move in &moves {
+                world.play(a_move.clone());
+                if wakes {
+                    world.handle(Event::Wake);
+                    world.handle(Event::Tick);
+                }
+            }
+            (world.driver.state().clone(), world.story())
+        };
+        let (plain, again, woken) = (play(false), play(false), play(true));
+        prop_assert_eq!(&plain, &again);
+        prop_assert_eq!(&plain, &woken);
+    }
+
+    /// Without trouble every shape is reached, nothing is left to do then, and no slot was ever leased twice for one
+    /// attempt.
+    #[test]
+    fn ideal_application_reaches_a_fixed_point(shapes in vec(groups(), 1..6), wait in 0..20_u64) {
+        let mut world = World::empty();
+        let mut slots = 0;
+        for groups in shapes {
+            slots += groups.iter().map(|group| group.count as usize).sum::<usize>();
+            world.apply(groups);
+            world.run_for(seconds(wait));
+        }
+        world.settle(Duration::from_hours(1));
+        world.run_for(seconds(60));
+        prop_assert_eq!(world.wake_at, None, "something is still to be done");
+        prop_assert!(world.provider.n_leases_ever <= slots, "{} leases", world.provider.n_leases_ever);
+        prop_assert_eq!(world.provider.leases.len(), world.driver.state().nodes.len());
     }
 }

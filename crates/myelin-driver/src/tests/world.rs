@@ -45,7 +45,7 @@ pub(crate) struct World {
     linter: Linter,
     timeline: BTreeMap<(SystemTime, u64), Happening>,
     n_scheduled: u64,
-    wake_at: Option<SystemTime>,
+    pub(crate) wake_at: Option<SystemTime>,
     listener_open: bool,
 }
 
@@ -299,6 +299,22 @@ impl World {
         if let Some(event) = self.provider.dial(&agent) {
             self.handle(Event::Observed(event));
         }
+    }
+
+    /// Puts a new driver in place of the current one. What the old one waited for may be lost with it.
+    pub(crate) fn restart(&mut self, loses_replies: bool) {
+        let state = self.driver.state().clone();
+        self.linter = Linter::restore(&state);
+        self.driver = ClusterDriver::restore(Options::default(), state);
+        if loses_replies {
+            self.timeline.retain(|_, happening| {
+                let Happening::Event(Event::Observed(observation)) = happening else {
+                    return true;
+                };
+                !matches!(observation.event, NodeEvent::OperationFinished { .. })
+            });
+        }
+        self.want(self.shape.clone());
     }
 
     /// Ends agents without a word.
