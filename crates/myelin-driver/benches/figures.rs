@@ -138,7 +138,7 @@ fn converge(n: u32, repeats: usize) -> Vec<f64> {
     for _ in 0..repeats {
         let mut driver = fixture::driver();
         timed(&mut samples, f64::from(n), || {
-            measured_converge(&mut driver, n)
+            measured_converge(&mut driver, n);
         });
         black_box(&driver);
     }
