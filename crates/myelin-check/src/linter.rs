@@ -14,6 +14,8 @@ use crate::{
 };
 
 /// Follows a driver from step to step.
+///
+/// Every step costs time in proportion to the cluster: it is for tests and simulations, not for the loop itself.
 #[derive(Clone, Debug, Default)]
 pub struct Linter {
     ledger: Ledger,
