@@ -11,6 +11,7 @@ use crate::{
     file,
     host::{self, list_leases},
     state_dir::{Lock, StateDir},
+    view,
 };
 
 use super::{
@@ -82,7 +83,9 @@ pub(super) fn machines(n: usize) -> String {
 
 /// Returns a list of machines for people.
 pub(super) fn listing(leases: &[FoundLease]) -> String {
-    let rows = leases.iter().map(|lease| {
+    let mut leases: Vec<_> = leases.iter().collect();
+    leases.sort_by(|a, b| view::order(a.key.node.as_str()).cmp(&view::order(b.key.node.as_str())));
+    let rows = leases.into_iter().map(|lease| {
         let made = jiff::Timestamp::try_from(lease.created_at).unwrap_or(jiff::Timestamp::MAX);
         vec![
             lease.key.node.to_string(),

@@ -162,6 +162,14 @@ fn summary(view: &PlanView) -> String {
     )
 }
 
+/// Returns how many nodes, in words.
+fn nodes(n: usize) -> String {
+    match n {
+        1 => "1 node".to_owned(),
+        n => format!("{n} nodes"),
+    }
+}
+
 pub(super) async fn apply(globals: &Globals, args: ApplyArgs) -> Outcome {
     let (source, file) = Source::read(&args.file)?;
     let state = connect::state_of(globals, file.run)?;
@@ -179,14 +187,16 @@ pub(super) async fn apply(globals: &Globals, args: ApplyArgs) -> Outcome {
         may_take_ready,
     };
     let first = looped.ask(request(args.if_generation, args.yes)).await;
+    let mut shown = false;
     let reply = match first {
         Err(control::Error::Failure(failure)) if failure.kind == FailureKind::TakesReady => {
             let Some(plan) = failure.plan.as_deref() else {
                 return Err(failure.into());
             };
             note(plan_text(plan, Style::stderr()));
-            let n = plan.ready_taken;
-            ask::confirm(&format!("{n} ready nodes are deleted or replaced. Go on?"))?;
+            shown = true;
+            let taken = nodes(plan.ready_taken);
+            ask::confirm(&format!("This takes {taken} ready now. Go on?"))?;
             // What was agreed to is what was shown: if somebody else changed the cluster meanwhile, it is refused.
             looped.ask(request(Some(plan.generation), true)).await?
         }
@@ -195,7 +205,9 @@ pub(super) async fn apply(globals: &Globals, args: ApplyArgs) -> Outcome {
     let Reply::Applied { generation, plan } = reply else {
         return Err(unexpected(&reply));
     };
-    output::print(&plan_text(&plan, Style::stdout()))?;
+    if !shown {
+        output::print(&plan_text(&plan, Style::stdout()))?;
+    }
     output::print(&if plan.has_changes() {
         format!("applied as generation {generation}; `myelin status` shows how far it is\n")
     } else {

@@ -7,6 +7,10 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rustix::{
+    process::getpgrp,
+    termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr},
+};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -152,11 +156,39 @@ fn told(event: &EventView, live: bool, leaving: bool) -> Option<String> {
     }
 }
 
+/// Keeps the terminal from showing `^C`, which would push the live view a line down. Undone when dropped.
+struct QuietKeys(Option<Termios>);
+
+impl QuietKeys {
+    fn new() -> Self {
+        let stdin = io::stdin();
+        // A process in the background would be stopped for touching its terminal.
+        let in_front = tcgetpgrp(&stdin).is_ok_and(|group| group == getpgrp());
+        let before = tcgetattr(&stdin).ok().filter(|_| in_front);
+        if let Some(before) = &before {
+            let mut quiet = before.clone();
+            quiet.local_modes.remove(LocalModes::ECHOCTL);
+            // Then a line is torn, no more.
+            let _ = tcsetattr(&stdin, OptionalActions::Now, &quiet);
+        }
+        Self(before)
+    }
+}
+
+impl Drop for QuietKeys {
+    fn drop(&mut self) {
+        if let Some(before) = &self.0 {
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
+        }
+    }
+}
+
 /// A block of lines that is drawn again and again.
 struct LiveView {
     handle: Handle,
     bar: ProgressBar,
     style: Style,
+    _keys: QuietKeys,
 }
 
 impl LiveView {
@@ -170,6 +202,7 @@ impl LiveView {
             handle,
             bar,
             style: Style::stderr(),
+            _keys: QuietKeys::new(),
         }
     }
 

@@ -291,15 +291,16 @@ pub(super) async fn events(globals: &Globals, args: EventsArgs) -> Outcome {
 
 /// A loop that ends, and a node that is removed, are the ends of their stories.
 fn followed_to_its_end(error: control::Error) -> Outcome {
-    match error {
-        control::Error::Ended => Ok(0),
-        control::Error::Failure(failure)
-            if matches!(failure.kind, FailureKind::Ended | FailureKind::Unknown) =>
-        {
-            Ok(0)
+    let is_end = match &error {
+        control::Error::Ended => true,
+        control::Error::Failure(failure) => {
+            matches!(failure.kind, FailureKind::Ended | FailureKind::Unknown)
         }
-        other => Err(other.into()),
-    }
+        control::Error::NotRunning(_) | control::Error::Late | control::Error::Malformed(_) => {
+            false
+        }
+    };
+    if is_end { Ok(0) } else { Err(error.into()) }
 }
 
 fn millis(duration: Duration) -> u64 {

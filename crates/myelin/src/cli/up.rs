@@ -1,6 +1,6 @@
 //! `up`: the loop in this process.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, future, time::Duration};
 
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
@@ -57,7 +57,8 @@ enum Ending {
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    hangup: Signal,
+    /// None when we were started so that a closed terminal does not concern us, as by `nohup`.
+    hangup: Option<Signal>,
 }
 
 impl Signals {
@@ -69,17 +70,36 @@ impl Signals {
         Ok(Self {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
-            hangup: listen(SignalKind::hangup())?,
+            hangup: if ignores_hangup() {
+                None
+            } else {
+                Some(listen(SignalKind::hangup())?)
+            },
         })
     }
 
     async fn next(&mut self) -> &'static str {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(hangup) => hangup.recv().await,
+                None => future::pending().await,
+            }
+        };
         tokio::select! {
             _ = self.interrupt.recv() => "interrupted",
             _ = self.terminate.recv() => "asked to end",
-            _ = self.hangup.recv() => "the terminal was closed",
+            _ = hangup => "the terminal was closed",
         }
     }
+}
+
+/// Returns whether this process was started with the signal of a closed terminal ignored.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // SIGHUP is signal 1, the lowest bit.
+    mask.is_some_and(|mask| mask & 1 == 1)
 }
 
 pub(super) async fn up(globals: &Globals, args: UpArgs) -> Outcome {

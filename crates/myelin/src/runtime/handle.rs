@@ -84,7 +84,7 @@ pub enum Error {
         current: u64,
     },
     /// Ready nodes would be taken, and nobody agreed to that.
-    #[error("{} ready nodes would be deleted or replaced", .0.ready_taken)]
+    #[error("nodes that are ready now would be deleted or replaced: {}", .0.ready_taken)]
     TakesReady(Box<PlanView>),
     /// A group wants a provider that there is not.
     #[error("group {group}: there is no provider {provider:?}; known: {known}")]

@@ -122,7 +122,7 @@ fn a_change_that_takes_ready_nodes_needs_somebody_to_agree() {
         assert!(refused.contains(line), "the plan is shown: {refused}");
     }
     assert!(
-        refused.contains("2 ready nodes are deleted or replaced"),
+        refused.contains("This takes 2 nodes ready now. Go on?"),
         "{refused}"
     );
     assert!(

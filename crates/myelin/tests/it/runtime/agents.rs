@@ -86,6 +86,18 @@ impl Agents {
         self.inner().never_joins = Box::new(never);
     }
 
+    pub(super) fn kill_if_there(&self, node: &str) {
+        self.inner().set_mood_if_there(node, Mood::Dead);
+    }
+
+    pub(super) fn stop_if_there(&self, node: &str) {
+        self.inner().set_mood_if_there(node, Mood::Stopped);
+    }
+
+    pub(super) fn go_on_if_there(&self, node: &str) {
+        self.inner().set_mood_if_there(node, Mood::Running);
+    }
+
     /// As `kill -9`: the connection ends at once, and nothing comes any more.
     pub(super) fn kill(&self, node: &str) {
         self.inner().set_mood(node, Mood::Dead);
@@ -108,13 +120,20 @@ impl Agents {
 
 impl Inner {
     fn set_mood(&mut self, node: &str, mood: Mood) {
+        assert!(self.set_mood_if_there(node, mood), "the node has an agent");
+    }
+
+    /// Changes the agent of a node's latest attempt. One that is dead stays so.
+    fn set_mood_if_there(&mut self, node: &str, mood: Mood) -> bool {
         let node = LogicalNodeId::from(node);
         let current = self
             .agents
             .iter_mut()
             .rev()
             .find(|(key, _)| key.node == node);
-        let (key, agent) = current.expect("the node has an agent");
+        let Some((key, agent)) = current.filter(|(_, agent)| agent.mood != Mood::Dead) else {
+            return false;
+        };
         agent.mood = mood;
         if mood == Mood::Dead
             && let Some(connection) = agent.connection.take()
@@ -122,6 +141,7 @@ impl Inner {
             self.membership.disconnect(key, connection);
         }
         self.tell();
+        true
     }
 
     fn step(&mut self) {

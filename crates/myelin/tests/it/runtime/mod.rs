@@ -4,5 +4,6 @@ mod agents;
 mod failures;
 mod operators;
 mod outages;
+mod properties;
 mod shapes;
 pub(crate) mod world;

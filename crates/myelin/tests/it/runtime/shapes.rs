@@ -240,7 +240,7 @@ async fn a_stale_generation_and_a_loss_nobody_agreed_to_are_refused() {
         .unwrap_err();
     assert_eq!(
         loss.to_string(),
-        "1 ready nodes would be deleted or replaced"
+        "nodes that are ready now would be deleted or replaced: 1"
     );
     let mut other = workers(2, "a");
     other.run = myelin_shape::RunId(2);
