@@ -4,5 +4,6 @@
 
 mod command;
 mod control;
+mod docs;
 mod file;
 mod runtime;
