@@ -150,7 +150,7 @@ text
     insta::assert_snapshot!(check(&[("docs/page.md", page), ("a/src/b.rs", source)]), @r"
     docs/page.md:10: the block does not stand in a/src/b.rs
     docs/page.md:15: the block does not stand in a/src/b.rs
-    docs/page.md:20: a/src/gone.rs is no file
-    docs/page.md:21: no block of code follows
+    docs/page.md:21: a/src/gone.rs is no file
+    docs/page.md:22: no block of code follows
     ");
 }
