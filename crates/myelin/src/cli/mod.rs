@@ -21,6 +21,7 @@ mod plan;
 mod progress;
 mod read;
 mod table;
+mod terminal;
 mod time;
 mod up;
 

@@ -142,10 +142,16 @@ impl Style {
     }
 }
 
+/// Returns the columns and rows of a terminal; what a small one has where it does not say.
+pub(super) fn size(terminal: impl AsFd) -> (u16, u16) {
+    let size = rustix::termios::tcgetwinsize(terminal).ok();
+    let size = size.filter(|size| size.ws_col > 0 && size.ws_row > 0);
+    size.map_or((80, 24), |size| (size.ws_col, size.ws_row))
+}
+
 /// Returns the width of a terminal.
 pub(super) fn width(terminal: impl AsFd) -> usize {
-    let size = rustix::termios::tcgetwinsize(terminal);
-    size.map_or(80, |size| usize::from(size.ws_col)).max(40)
+    usize::from(size(terminal).0).max(40)
 }
 
 /// Cuts a line to a width.

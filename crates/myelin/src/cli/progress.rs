@@ -22,7 +22,9 @@ use crate::{
 use super::{
     log,
     output::{self, Style},
-    read, table, time,
+    read, table,
+    terminal::Terminal,
+    time,
 };
 
 /// The live view is drawn at most this often.
@@ -194,7 +196,8 @@ struct LiveView {
 impl LiveView {
     fn new(handle: Handle) -> Self {
         let live = log::live();
-        live.set_draw_target(ProgressDrawTarget::stderr());
+        let terminal = Box::new(Terminal::default());
+        live.set_draw_target(ProgressDrawTarget::term_like_with_hz(terminal, 20));
         let bar = live.add(ProgressBar::new_spinner());
         let style = ProgressStyle::with_template("{msg}").expect("the template is well-formed");
         bar.set_style(style);

@@ -9,3 +9,4 @@ mod endings;
 mod first;
 mod outages;
 mod refusals;
+mod terminal;

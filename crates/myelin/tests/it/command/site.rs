@@ -299,7 +299,7 @@ impl Drop for Up {
     }
 }
 
-fn wait(child: &mut Child, what: &str) -> ExitStatus {
+pub(super) fn wait(child: &mut Child, what: &str) -> ExitStatus {
     let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(status) = child.try_wait().unwrap() {
