@@ -18,7 +18,8 @@ fn tables(page: &str) -> BTreeMap<String, BTreeMap<String, Vec<String>>> {
     let mut heading = String::new();
     for line in page.lines() {
         if line.starts_with('#') {
-            heading = line.split('`').nth(1).unwrap_or_default().to_owned();
+            let named = line.split('`').nth(1);
+            named.unwrap_or_default().clone_into(&mut heading);
         }
         let cells: Vec<_> = line.split('|').map(|cell| cell.trim().to_owned()).collect();
         let key = cells.get(1).and_then(|cell| cell.strip_prefix('`'));
@@ -60,10 +61,9 @@ fn default_of(key: &Json) -> Option<String> {
     if key["is_required"] == true {
         return Some("required".to_owned());
     }
-    match key.get("default")? {
-        Json::String(text) => Some(format!("`{text}`")),
-        other => Some(format!("`{other}`")),
-    }
+    let default = key.get("default")?;
+    let text = default.as_str().map(ToOwned::to_owned);
+    Some(format!("`{}`", text.unwrap_or_else(|| default.to_string())))
 }
 
 #[test]
