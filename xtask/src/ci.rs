@@ -16,7 +16,15 @@ use crate::{layers, root, tidy};
 const LONG_RUNS: &[LongRun] = &[
     LongRun {
         name: "property tests, 10 000 cases each",
-        args: &["test", "--release", "{pure}", "--lib", "--tests"],
+        args: &[
+            "test",
+            "--release",
+            "{pure}",
+            "-p",
+            "myelin-driver",
+            "--lib",
+            "--tests",
+        ],
         env: &[("PROPTEST_CASES", "10000")],
     },
     LongRun {

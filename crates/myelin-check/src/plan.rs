@@ -281,7 +281,11 @@ fn goes_forward(node: &ManagedNode, command: &NodeManagerCommand) -> bool {
     let joined = record.stage == NodeStage::SwactorJoined;
     live && match command {
         NodeManagerCommand::CreateLease { mode, .. } => {
-            *mode == LeaseMode::CreateOrAdopt && !leased && node.refused.is_none()
+            // What is refused is not asked for; what an earlier create may have made is looked for.
+            let unsettled = node.retry.ambiguous_operation == Some(OperationKind::CreateLease);
+            let refused = node.refused.is_some();
+            let looks = *mode == LeaseMode::AdoptOnly && refused && unsettled;
+            !leased && (looks || (*mode == LeaseMode::CreateOrAdopt && !refused))
         }
         NodeManagerCommand::LookupEndpoint { lease } => {
             !reachable && record.lease.as_deref() == Some(lease)

@@ -199,8 +199,10 @@ fn trial(
     findings: &mut Findings,
 ) {
     let record = state.groups.get(id);
-    let proven = record.and_then(|record| record.proven.as_ref());
-    let is_proven = proven.is_some_and(|template| **template == *group.template);
+    let proven = record.into_iter().flat_map(|record| &record.proven);
+    let is_proven = proven
+        .into_iter()
+        .any(|template| **template == *group.template);
     if is_proven || group.policy.first_node(group.count) == FirstNode::All {
         return;
     }

@@ -86,6 +86,13 @@ impl Granted {
     }
 }
 
+/// How the brakes stand after what one pass has granted, found out at most once a pass.
+#[derive(Debug, Default)]
+pub(crate) struct Brakings {
+    groups: BTreeMap<u32, BrakeStatus>,
+    run: Option<BrakeStatus>,
+}
+
 /// Who may start with a template.
 #[derive(Debug, PartialEq)]
 enum Trial {
@@ -237,7 +244,7 @@ impl<'a> Desk<'a> {
         granted.group_mut(number).creates += count(grants.len() - before);
     }
 
-    /// Highest index first, and what is no longer desired before what is replaced. Silent nodes spend nothing.
+    /// What is no longer desired goes first, then silent nodes, then ready ones, each with the highest index first.
     fn grant_replace(&self, office: &Office<'_>, granted: &mut Granted, grants: &mut Vec<Grant>) {
         let Office {
             number,
@@ -258,12 +265,13 @@ impl<'a> Desk<'a> {
             )
         };
         let trial = self.trial(office);
-        grants.extend(trial.taken(&lines.replace_silent, group.count).map(grant));
         let room = budget(group).map(|limit| limit.saturating_sub(lines.counts.spends));
         let undesired = lines.replace.range(group.count..).rev().copied();
         let replaced = trial.taken(&lines.replace, group.count);
         let before = grants.len();
+        let silent = trial.taken(&lines.replace_silent, group.count);
         let taken = undesired
+            .chain(silent)
             .chain(replaced)
             .take(room.unwrap_or(u32::MAX) as usize);
         grants.extend(taken.map(grant));
@@ -456,7 +464,13 @@ impl<'a> Desk<'a> {
     }
 
     /// Says why a slot that waits in a line was granted nothing.
-    pub(crate) fn held(&self, key: SlotKey, line: Line, granted: &Granted) -> Option<Held> {
+    pub(crate) fn held(
+        &self,
+        key: SlotKey,
+        line: Line,
+        granted: &Granted,
+        memo: &mut Brakings,
+    ) -> Option<Held> {
         let office = self.office(key.group)?;
         Some(match line {
             Line::Keep(failed_at) => match kept_until(failed_at, Some(office.group)) {
@@ -470,7 +484,7 @@ impl<'a> Desk<'a> {
             Line::Repair(repair) => {
                 self.held_by_template(&office, key.index)
                     .unwrap_or_else(|| {
-                        let reason = self.held_repair(&office, repair, granted);
+                        let reason = self.held_repair(&office, repair, granted, memo);
                         Held::on(reason, Trigger::GroupCounts)
                     })
             }
@@ -519,7 +533,13 @@ impl<'a> Desk<'a> {
                 let reason = HeldReason::Canary {
                     node: office.slot(index),
                 };
-                Some(Held::on(reason, Trigger::GroupCounts))
+                let kept = office.lines.keep.iter().find(|(_, kept)| *kept == index);
+                let until = kept.and_then(|&(at, _)| kept_until(at, Some(office.group)));
+                let until = until.filter(|&time| time > self.now);
+                Some(match until {
+                    Some(time) => Held::at(reason, time),
+                    None => Held::on(reason, Trigger::GroupCounts),
+                })
             }
             Trial::Open | Trial::Nobody => None,
         }
@@ -541,10 +561,20 @@ impl<'a> Desk<'a> {
         })
     }
 
-    fn held_repair(&self, office: &Office<'_>, key: RepairKey, granted: &Granted) -> HeldReason {
-        let repairs = granted.group(office.number).repairs;
-        let group = self.brake_of(office, repairs);
-        let run = self.run_brake(granted.run_repairs);
+    fn held_repair(
+        &self,
+        office: &Office<'_>,
+        key: RepairKey,
+        granted: &Granted,
+        memo: &mut Brakings,
+    ) -> HeldReason {
+        let group = *memo
+            .groups
+            .entry(office.number)
+            .or_insert_with(|| self.brake_of(office, granted.group(office.number).repairs));
+        let run = *memo
+            .run
+            .get_or_insert_with(|| self.run_brake(granted.run_repairs));
         // What stands in the way is named: first a repair that is under way, then the one that is waited for.
         if !group.has_room() {
             return group.held(BrakeScope::Group(office.lines.id.clone()));
@@ -596,7 +626,6 @@ fn budget(group: &GroupTopology) -> Option<u32> {
 }
 
 fn needs_trial(group: &GroupTopology, record: Option<&GroupRecord>) -> bool {
-    let proven = record.and_then(|record| record.proven.as_ref());
     group.policy.first_node(group.count) == FirstNode::Canary
-        && !proven.is_some_and(|template| group.has_template(template))
+        && !record.is_some_and(|record| record.has_proven(&group.template))
 }

@@ -348,7 +348,7 @@ pub(crate) fn entry(
     };
     Entry {
         key,
-        facts: facts(node, current),
+        facts: facts(node, group.filter(|group| group.wants(slot)), current),
         line,
         deadline: deadline.filter(|&time| time > now),
     }
@@ -361,8 +361,12 @@ pub(crate) fn kept_until(
     group.and_then(|group| after(failed_at, group.policy.keep_for))
 }
 
-/// `group` is given if it wants the slot with the template of its current attempt.
-fn facts(node: &ManagedNode, group: Option<&GroupTopology>) -> Facts {
+/// `wanting` is the group if it wants the slot; `group`, if it does with the template of the current attempt.
+fn facts(
+    node: &ManagedNode,
+    wanting: Option<&GroupTopology>,
+    group: Option<&GroupTopology>,
+) -> Facts {
     let active = node.intent == NodeIntent::Active;
     let kept = active && group.is_some_and(|group| may_be_kept(node, group));
     let refused = active && node.refused.is_some() && group.is_some();
@@ -374,7 +378,7 @@ fn facts(node: &ManagedNode, group: Option<&GroupTopology>) -> Facts {
         node.retry.ambiguous_operation,
     ];
     Facts {
-        unhealthy: counted && (silent || node.recovering),
+        unhealthy: (wanting.is_some() && silent) || (counted && node.recovering),
         recovering: node.recovering,
         repairing: counted && node.repairing,
         spends: node.spends_budget,

@@ -10,7 +10,7 @@ use myelin_state::{Canary, ClusterState, ManagedNode};
 use crate::{
     BrakeStatus, Brakes, Held, HeldReason, NodeAction, NodeDecision, PlannedEffect, ReconcilePlan,
     Step, Topology, Trigger, Until,
-    grant::{Desk, Granted},
+    grant::{Brakings, Desk, Granted},
     index::{self, Index, Line, SlotKey},
     progression::decide,
     topology::GroupTopology,
@@ -205,7 +205,11 @@ impl Planner {
             touched.sort_unstable();
             touched.dedup();
         }
-        if state.nodes.len() as u64 != self.topology.total() {
+        for number in 0..self.index.groups.len() {
+            self.index.moved.extend(u32::try_from(number));
+        }
+        self.index.run_moved = true;
+        if !touched.is_empty() || state.nodes.len() as u64 != self.topology.total() {
             let slots = self
                 .topology
                 .groups
@@ -361,7 +365,8 @@ impl Planner {
                 NodeDecision::Wait(Held::on(HeldReason::Paused, Trigger::Operator))
             }
             NodeDecision::Steady => return self.index.set(key, None),
-            decision @ (NodeDecision::Act(_) | NodeDecision::Wait(_)) => decision,
+            NodeDecision::Wait(held) => NodeDecision::Wait(unless_paused(state, held, now)),
+            decision @ NodeDecision::Act(_) => decision,
         };
         let entry = index::entry(key, node, &decision, group, now);
         self.index.set(key, Some(entry));
@@ -475,6 +480,7 @@ impl Planner {
 
     fn grant(&mut self, state: &ClusterState, now: SystemTime, pass: &mut Pass<'_>) {
         let mut granted = Granted::default();
+        let mut memo = Brakings::default();
         for (key, brakes) in self.desk(state, now).grant(&mut granted) {
             self.index.disarm(key);
             let action = match pass.waiting.remove(&key) {
@@ -484,7 +490,7 @@ impl Planner {
             pass.actions.extend(action);
         }
         for (key, Waiting { id, line, .. }) in mem::take(&mut pass.waiting) {
-            let held = self.desk(state, now).held(key, line, &granted);
+            let held = self.desk(state, now).held(key, line, &granted, &mut memo);
             pass.held.extend(held.map(|held| (id, held)));
         }
         self.index.moved.clear();
@@ -556,12 +562,15 @@ impl Planner {
         let group = self.topology.groups.get(node.record.desired.group_id());
         let step = match decision(node, group, now) {
             NodeDecision::Steady => return Explanation::Steady,
-            NodeDecision::Wait(held) => return Explanation::Held(held),
+            NodeDecision::Wait(held) => {
+                return Explanation::Held(unless_paused(state, held, now));
+            }
             NodeDecision::Act(step) => step,
         };
         let waits = |key: SlotKey| {
             let line = index::line(node, &NodeDecision::Act(step), group)?;
-            self.desk(state, now).held(key, line, &Granted::default())
+            self.desk(state, now)
+                .held(key, line, &Granted::default(), &mut Brakings::default())
         };
         let held = held_anyway(state, step == Step::Restart)
             .or_else(|| self.index.find(&node.record.desired).and_then(waits));
@@ -599,6 +608,12 @@ fn held_anyway(state: &ClusterState, starts_attempt: bool) -> Option<Held> {
         return None;
     };
     Some(Held::on(reason, Trigger::Operator))
+}
+
+/// A time that has passed while effects are paused ends nothing; the pause is what is waited for then.
+fn unless_paused(state: &ClusterState, held: Held, now: SystemTime) -> Held {
+    let passed = held.until.time().is_some_and(|time| time <= now);
+    held_anyway(state, false).filter(|_| passed).unwrap_or(held)
 }
 
 /// Stands in an action until [`Planner::finish`] allocates.

@@ -129,6 +129,11 @@ fn forward(node: &ManagedNode) -> NodeDecision {
     let record = &node.record;
     if record.lease.is_none() {
         if let Some(refusal) = node.refused.as_deref() {
+            if node.retry.ambiguous_operation == Some(OperationKind::CreateLease) {
+                // What an earlier create may have made is still looked for; nothing new is asked for.
+                let kind = OperationKind::CreateLease;
+                return NodeDecision::Act(Step::Dispatch(kind, LeaseMode::AdoptOnly));
+            }
             let node = record.desired.logical_node_id.clone();
             let reason = HeldReason::Refused {
                 node,

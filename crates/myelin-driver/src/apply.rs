@@ -172,8 +172,14 @@ impl ClusterDriver {
             },
         );
         self.touched.push(action.node().clone());
-        if let (NodeAction::Insert { desired, .. }, Some(planner)) = (action, &mut self.planner) {
+        let Some(planner) = &mut self.planner else {
+            return;
+        };
+        if let NodeAction::Insert { desired, .. } = action {
             planner.recheck_group(desired.group_id());
+        }
+        if let Some(node) = self.state.nodes.get(action.node()) {
+            planner.touch_group(node.record.desired.group_id());
         }
     }
 

@@ -111,6 +111,10 @@ impl ClusterDriver {
         } else {
             self.touched.extend(self.state.nodes.keys().cloned());
             self.planner = Some(Planner::new(topology));
+            // What fell due before this driver was there is in no index yet.
+            for id in self.touched.clone() {
+                self.expire(id);
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use std::{mem, sync::Arc};
 
 use myelin_decider::Planner;
 use myelin_reducer::{Folded, Ignored, observe, transition};
-use myelin_shape::{LogicalNodeId, LogicalNodeSpec, NodeTemplate, OperationId};
+use myelin_shape::{LogicalNodeId, LogicalNodeSpec, NodeAttemptId, NodeTemplate, OperationId};
 use myelin_state::{
     ErrorClass, GroupRecord, ManagedNode, NodeEvent, NodeIntent, NodeObservation, NodeStage,
     OperationError, OperationKind, OperationOutcome, OperatorRequest,
@@ -99,11 +99,15 @@ impl ClusterDriver {
     pub(crate) fn observe(&mut self, observation: NodeObservation) {
         let (id, attempt) = (observation.node.clone(), observation.attempt);
         if let Folded::Ignored(reason) = self.fold_one(observation) {
-            *self.counters.ignored.entry(reason).or_default() += 1;
-            tracing::debug!(node = %id, %attempt, reason = reason.code(), "observation ignored");
-            let reason = reason.code().into();
-            self.emit_of(Some(id), Some(attempt), EventKind::Ignored { reason });
+            self.ignored(id, attempt, reason);
         }
+    }
+
+    fn ignored(&mut self, id: LogicalNodeId, attempt: NodeAttemptId, reason: Ignored) {
+        *self.counters.ignored.entry(reason).or_default() += 1;
+        tracing::debug!(node = %id, %attempt, reason = reason.code(), "observation ignored");
+        let reason = reason.code().into();
+        self.emit_of(Some(id), Some(attempt), EventKind::Ignored { reason });
     }
 
     /// Folds, and notes what that changed: in the history, for the next pass, and for the node's group.
@@ -157,13 +161,17 @@ impl ClusterDriver {
             .wanting(slot)
             .is_some_and(|group| same(&group.template));
         if !self.state.groups.contains_key(group) {
+            self.effects.changed.cluster = true;
             self.state
                 .groups
                 .insert(group.clone(), GroupRecord::default());
         }
         let record = self.state.groups.get_mut(group).expect("just inserted");
-        if current && !record.proven.as_ref().is_some_and(same) {
-            record.proven = Some(Arc::clone(&slot.template));
+        if current && !record.has_proven(&slot.template) {
+            if record.proven.len() == GroupRecord::MOST_PROVEN {
+                record.proven.remove(0);
+            }
+            record.proven.push(Arc::clone(&slot.template));
             record.canary = None;
             planner.touch_group(group);
             self.effects.changed.cluster = true;
@@ -236,8 +244,23 @@ impl ClusterDriver {
         });
     }
 
+    fn is_refused(&self, id: &LogicalNodeId) -> bool {
+        self.state
+            .nodes
+            .get(id)
+            .is_some_and(|node| node.refused.is_some())
+    }
+
     pub(crate) fn operator(&mut self, target: &Target, request: OperatorRequest) {
         let nodes: Vec<_> = match target {
+            // A refusal holds all of its group, so releasing one releases them all.
+            Target::Node(id) if request == OperatorRequest::Retry && self.is_refused(id) => {
+                let group = self.state.nodes[id].record.desired.group_id();
+                let refused = |(_, node): &(_, &ManagedNode)| {
+                    node.refused.is_some() && node.record.desired.group_id() == group
+                };
+                self.state.nodes.iter().filter(refused).collect()
+            }
             Target::Node(id) => self.state.nodes.get_key_value(id).into_iter().collect(),
             Target::Group(group) => {
                 let of_group =
@@ -251,12 +274,27 @@ impl ClusterDriver {
             .collect();
         for (node, attempt) in asked {
             let event = NodeEvent::Operator(request);
-            self.emit(Some(&node), EventKind::OperatorAsked { request });
-            self.observe(NodeObservation {
-                node,
+            let at = self.effects.changed.events.len();
+            let observation = NodeObservation {
+                node: node.clone(),
                 attempt,
                 event,
-            });
+            };
+            match self.fold_one(observation) {
+                // The word comes before what it led to.
+                Folded::Applied => {
+                    let (node, attempt) = (Some(node), Some(attempt));
+                    let kind = EventKind::OperatorAsked { request };
+                    let asked = DriverEvent {
+                        at: self.now,
+                        node,
+                        attempt,
+                        kind,
+                    };
+                    self.effects.changed.events.insert(at, asked);
+                }
+                Folded::Ignored(reason) => self.ignored(node, attempt, reason),
+            }
         }
     }
 
@@ -275,32 +313,41 @@ impl ClusterDriver {
             },
         );
         // What was held for the pause, and what is held from now on, is decided anew.
-        if let Some(planner) = &self.planner {
-            self.touched.extend(planner.unsettled());
+        let unsettled: Vec<_> = self.planner.iter().flat_map(Planner::unsettled).collect();
+        for id in unsettled {
+            let node = self.state.nodes.get_mut(&id).filter(|_| !paused);
+            if node.is_some_and(|node| transition::resume(node, self.now, &self.retry)) {
+                self.emit(Some(&id), EventKind::TimeGiven);
+            }
+            self.touch(&id);
         }
     }
 
     /// Folds every deadline that is due.
     pub(crate) fn expire_due(&mut self) {
         let Some(planner) = &self.planner else { return };
-        let due: Vec<_> = planner.due(self.now).collect();
-        let policy = Arc::clone(&self.retry);
-        for id in due {
+        for id in planner.due(self.now).collect::<Vec<_>>() {
             self.touched.push(id.clone());
-            let Some(node) = self.state.nodes.get_mut(&id) else {
-                continue;
-            };
-            if let Some(operation) = transition::expire_pending(node, self.now, &policy) {
-                let effect = node.pending.as_deref().map(|pending| pending.kind);
-                self.effects.expire.push((id.clone(), operation));
-                self.touch(&id);
-                if let Some(effect) = effect {
-                    self.emit(Some(&id), EventKind::Expired { operation, effect });
-                }
-            }
-            let Some(attempt) = self.state.nodes.get(&id).map(|node| node.attempt) else {
-                continue;
-            };
+            self.expire(id);
+        }
+    }
+
+    /// Folds the deadlines of one node that are due.
+    pub(crate) fn expire(&mut self, id: LogicalNodeId) {
+        let policy = Arc::clone(&self.retry);
+        let node = self.state.nodes.get_mut(&id);
+        let expired = node.and_then(|node| {
+            let operation = transition::expire_pending(node, self.now, &policy)?;
+            Some((operation, node.pending.as_deref()?.kind))
+        });
+        if let Some((operation, effect)) = expired {
+            self.effects.expire.push((id.clone(), operation));
+            self.touch(&id);
+            self.emit(Some(&id), EventKind::Expired { operation, effect });
+        }
+        // While effects are paused nothing can be done for an attempt, so its time is not held against it.
+        let attempt = self.state.nodes.get(&id).map(|node| node.attempt);
+        if let Some(attempt) = attempt.filter(|_| !self.state.paused) {
             let event = NodeEvent::DeadlinePassed;
             self.fold_one(NodeObservation {
                 node: id,

@@ -2,7 +2,6 @@
 
 use myelin_decider::Topology;
 use myelin_shape::{ClusterShape, LogicalNodeId, NodeAttemptId};
-use myelin_state::NodeIntent;
 
 use crate::{ClusterDriver, DesiredError};
 
@@ -71,9 +70,7 @@ impl ClusterDriver {
             let (attempt, ready) = (node.attempt, node.is_ready());
             let change = match topology.wanting(slot) {
                 None => NodeChange::Delete { attempt, ready },
-                Some(group)
-                    if group.template != slot.template || node.intent == NodeIntent::Deleting =>
-                {
+                Some(group) if group.template != slot.template => {
                     NodeChange::Replace { attempt, ready }
                 }
                 Some(_) => {

@@ -11,6 +11,7 @@ use myelin_state::{
 use crate::{
     Folded, Ignored, NOT_APPLICABLE,
     failure::{end_attempt, forget_failures_if_stable},
+    operation::settled,
 };
 
 pub(crate) struct BootstrapUpdate {
@@ -107,6 +108,7 @@ fn describe(stage: BootstrapStage) -> &'static str {
 /// Ends our side of the bootstrap: the agent is in charge.
 pub(crate) fn handed_off(node: &mut ManagedNode, now: SystemTime) {
     node.active_bootstrap = None;
+    settled(node, OperationKind::StartBootstrap);
     let record = &mut node.record;
     record.stage = record.stage.max(NodeStage::Dormant);
     record.handed_off = true;

@@ -102,7 +102,7 @@ fn succeeded(node: &mut ManagedNode) {
 }
 
 /// The outcome of an earlier, ambiguous effect of this kind is known now.
-fn settled(node: &mut ManagedNode, kind: OperationKind) {
+pub(crate) fn settled(node: &mut ManagedNode, kind: OperationKind) {
     if node.retry.ambiguous_operation == Some(kind) {
         node.retry.ambiguous_operation = None;
         node.retry.ambiguous_since = None;
@@ -201,11 +201,8 @@ fn failed(
             end_attempt(node, &message, now, policy);
             return;
         }
-        // The brake's token goes to another repair while this one waits for a machine.
-        (OperationKind::CreateLease, class) if class != ErrorClass::Ambiguous => {
-            node.repairing = false;
-        }
         (OperationKind::CancelBootstrap, _) => cancel_failed(node, policy),
+        (OperationKind::StartBootstrap, _) if !active => adoption_failed(node, policy),
         // The node is ready without it.
         (OperationKind::StartBootstrap, _) if active && node.record.handed_off => {
             count(node, &message);
@@ -213,6 +210,13 @@ fn failed(
         }
         _ => {}
     }
+    // The brake's token goes to another repair while this one waits for its machine to come or to go.
+    let waits = [
+        OperationKind::CreateLease,
+        OperationKind::CancelBootstrap,
+        OperationKind::DestroyLease,
+    ];
+    node.repairing &= !waits.contains(&kind);
     delay_effect(node, &message, delay(error.class, now), now, policy);
 }
 
@@ -242,6 +246,14 @@ fn delay(class: ErrorClass, now: SystemTime) -> Delay {
 fn refused(node: &mut ManagedNode, message: Box<str>, now: SystemTime) {
     node.refused = Some(Box::new(Refusal { message, at: now }));
     node.repairing = false;
+}
+
+/// Nor must looking for a session whose start has no known outcome.
+fn adoption_failed(node: &mut ManagedNode, policy: &RetryPolicy) {
+    node.retry.failed_cancels = node.retry.failed_cancels.saturating_add(1);
+    if node.retry.failed_cancels >= policy.max_cancel_failures {
+        settled(node, OperationKind::StartBootstrap);
+    }
 }
 
 /// A cancel must not block cleanup: after some tries our side is closed, and destroying the lease ends the rest.

@@ -2,7 +2,9 @@
 
 use std::time::SystemTime;
 
-use myelin_state::{DeleteCause, ManagedNode, NodeIntent, NodeStage, OperatorRequest, RetryPolicy};
+use myelin_state::{
+    DeleteCause, ManagedNode, NodeIntent, NodeStage, OperationKind, OperatorRequest, RetryPolicy,
+};
 
 use crate::{Folded, NOT_APPLICABLE, transition};
 
@@ -50,8 +52,14 @@ fn replace(node: &mut ManagedNode) -> Folded {
 }
 
 /// Believes the operator that nothing of the attempt exists any more.
+///
+/// Not while a create is under way: what it makes would be nobody's.
 fn abandon(node: &mut ManagedNode, now: SystemTime, policy: &RetryPolicy) -> Folded {
-    if node.is_destroyed() {
+    let creating = node
+        .pending
+        .as_deref()
+        .is_some_and(|p| p.kind == OperationKind::CreateLease);
+    if node.is_destroyed() || creating {
         return NOT_APPLICABLE;
     }
     if node.intent == NodeIntent::Active {

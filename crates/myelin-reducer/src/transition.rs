@@ -1,6 +1,6 @@
 //! What the driver does to a node when it applies a planned action. Preconditions are the driver's to check.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use myelin_shape::{LogicalNodeSpec, NodeAttemptId, OperationId};
 use myelin_state::{
@@ -9,6 +9,9 @@ use myelin_state::{
 };
 
 use crate::failure::{end_attempt, forget_failures_if_stable};
+
+/// A timeout of nothing would be due before anybody could answer.
+const SHORTEST_TIMEOUT: Duration = Duration::from_millis(1);
 
 /// Begins the cleanup of the attempt. Resource facts and a pending effect stay, so that its result can be folded.
 ///
@@ -26,7 +29,8 @@ pub fn begin_delete(
         DeleteCause::Undesired | DeleteCause::SpecChanged | DeleteCause::Requested => {
             node.recovering = false;
             node.repairing = false;
-            node.spends_budget |= was_ready;
+            // A silent machine that was in use may be well, and only our network be gone: it is taken like a ready one.
+            node.spends_budget |= was_ready || (cause == DeleteCause::SpecChanged && was_in_use);
         }
         DeleteCause::Lost => {
             end_attempt(node, "the agent was silent for too long", now, policy);
@@ -102,7 +106,7 @@ pub fn record_dispatch(
     now: SystemTime,
     policy: &RetryPolicy,
 ) {
-    let timeout = deadline(now, policy.operation_timeout);
+    let timeout = deadline(now, policy.operation_timeout.max(SHORTEST_TIMEOUT));
     node.pending = Some(Box::new(PendingOperation {
         id,
         kind,
@@ -122,6 +126,27 @@ pub fn record_dispatch(
     }
 }
 
+/// Gives an attempt whose deadlines passed while effects were paused as long again.
+///
+/// Nothing could be done for it meanwhile, so that it is not ready is no failure of its own. Returns whether any was
+/// given.
+pub fn resume(node: &mut ManagedNode, now: SystemTime, policy: &RetryPolicy) -> bool {
+    let stage = node.record.stage;
+    if node.intent == NodeIntent::Deleting || stage.is_handed_off() || stage >= NodeStage::Failed {
+        return false;
+    }
+    let mut given = false;
+    let mut again = |by: &mut Option<SystemTime>, timeout| {
+        if by.is_some_and(|time| time <= now) {
+            *by = after(now, timeout);
+            given = true;
+        }
+    };
+    again(&mut node.record.ready_by, policy.ready_timeout);
+    again(&mut node.record.bootstrap_by, policy.bootstrap_timeout);
+    given
+}
+
 /// Notes that the pending effect's deadline has passed, and stores one for the executor's answer.
 ///
 /// Returns the effect the executor must be asked to stop; `None` if none is due.
@@ -135,6 +160,6 @@ pub fn expire_pending(
         .as_deref_mut()
         .filter(|pending| pending.deadline <= now)?;
     pending.expired = true;
-    pending.deadline = deadline(now, policy.answer_timeout);
+    pending.deadline = deadline(now, policy.answer_timeout.max(SHORTEST_TIMEOUT));
     Some(pending.id)
 }

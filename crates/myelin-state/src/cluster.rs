@@ -29,12 +29,24 @@ pub struct Canary {
 /// What is known of a group beyond its nodes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GroupRecord {
-    /// The last template a node of the group was ready with.
-    pub proven: Option<Arc<NodeTemplate>>,
+    /// The templates nodes of the group were last ready with, latest last; at most [`Self::MOST_PROVEN`].
+    pub proven: Vec<Arc<NodeTemplate>>,
     /// The trial of the current template, until it is proven.
     pub canary: Option<Canary>,
     /// What the group's brake remembers.
     pub brake: BrakeRecord,
+}
+
+impl GroupRecord {
+    /// How many proven templates are remembered: enough to go back some steps without a trial.
+    pub const MOST_PROVEN: usize = 4;
+
+    /// Returns whether a node of the group was ready with the template, as far as is remembered.
+    pub fn has_proven(&self, template: &Arc<NodeTemplate>) -> bool {
+        self.proven
+            .iter()
+            .any(|known| Arc::ptr_eq(known, template) || known == template)
+    }
 }
 
 /// The one authoritative observed state of a run (seed 1 §5.2). Only the driver changes it.

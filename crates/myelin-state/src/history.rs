@@ -76,6 +76,8 @@ pub enum EventKind {
     Heard,
     /// The silent agent has as long again to be heard, since others are heard again.
     HeardOut,
+    /// The attempt has its time again, since it passed while effects were paused.
+    TimeGiven,
     /// The attempt ended in failure.
     AttemptFailed { reason: Box<str> },
     /// Nothing is leased for the slot any more until its spec changes or an operator says so.
@@ -110,6 +112,7 @@ impl EventKind {
             Self::Silent => "silent",
             Self::Heard => "heard",
             Self::HeardOut => "heard_out",
+            Self::TimeGiven => "time_given",
             Self::AttemptFailed { .. } => "attempt_failed",
             Self::Quarantined { .. } => "quarantined",
             Self::Refused { .. } => "refused",
@@ -156,6 +159,7 @@ impl fmt::Display for EventKind {
             Self::Silent => f.write_str("agent silent"),
             Self::Heard => f.write_str("agent heard again"),
             Self::HeardOut => f.write_str("agent has as long again to be heard"),
+            Self::TimeGiven => f.write_str("attempt has its time again after the pause"),
             Self::AttemptFailed { reason } => write!(f, "attempt failed: {reason}"),
             Self::Quarantined { failures } => write!(f, "quarantined after {failures} attempts"),
             Self::Refused { message } => write!(f, "provider refused the template: {message}"),

@@ -145,7 +145,7 @@ pub(crate) fn state() -> ClusterState {
         .desired
         .template
         .clone();
-    state.groups.entry("worker".into()).or_default().proven = Some(template);
+    state.groups.entry("worker".into()).or_default().proven = vec![template];
     state
 }
 

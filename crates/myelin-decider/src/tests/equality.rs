@@ -65,7 +65,9 @@ fn any_cluster() -> impl Strategy<Value = ClusterState> {
         }
         let mut state = state(nodes);
         for group in state.groups.values_mut() {
-            group.proven = group.proven.take().filter(|_| proven);
+            if !proven {
+                group.proven.clear();
+            }
         }
         state.brake.silent_machine_ended = ended;
         state

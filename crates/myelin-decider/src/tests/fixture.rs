@@ -58,7 +58,7 @@ pub(crate) fn state(nodes: impl IntoIterator<Item = ManagedNode>) -> ClusterStat
     for node in nodes {
         let slot = &node.record.desired;
         let record = state.groups.entry(slot.group_id().clone()).or_default();
-        record.proven = Some(slot.template.clone());
+        record.proven = vec![slot.template.clone()];
         state.nodes.insert(slot.logical_node_id.clone(), node);
     }
     state

@@ -10,7 +10,7 @@ use super::fixture::{
 
 fn unproven(state: &mut myelin_state::ClusterState) {
     for group in state.groups.values_mut() {
-        group.proven = None;
+        group.proven.clear();
     }
 }
 

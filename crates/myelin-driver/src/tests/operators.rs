@@ -29,7 +29,7 @@ fn nothing_is_done_while_paused_and_everything_after() {
 }
 
 #[test]
-fn results_are_folded_and_deadlines_kept_while_paused() {
+fn results_are_folded_while_paused_and_attempts_get_their_time_afterwards() {
     let mut world = World::new([workers(1)]);
     world.handle(Event::Pause);
     world.run_for(seconds(1));
@@ -37,10 +37,12 @@ fn results_are_folded_and_deadlines_kept_while_paused() {
         world.count(|kind| matches!(kind, EventKind::Succeeded { .. })),
         1
     );
-    world.run_for(seconds(901));
+    world.run_for(seconds(1901));
+    world.handle(Event::Resume);
+    world.settle(seconds(60));
     assert_eq!(
         world.count(|kind| matches!(kind, EventKind::AttemptFailed { .. })),
-        1
+        0
     );
 }
 
@@ -85,11 +87,11 @@ fn abandon_ends_a_cleanup_that_can_never_work() {
 #[test]
 fn an_abandoned_effect_is_not_told_as_done() {
     let mut world = World::new([workers(1)]);
+    world.run_for(seconds(1));
+    let succeeded = |world: &World| world.count(|kind| matches!(kind, EventKind::Succeeded { .. }));
+    let before = succeeded(&world);
     world.operator("worker-0", OperatorRequest::Abandon);
-    assert_eq!(
-        world.count(|kind| matches!(kind, EventKind::Succeeded { .. })),
-        0
-    );
+    assert_eq!(succeeded(&world), before);
 }
 
 #[test]
@@ -233,4 +235,39 @@ fn a_mismatched_allocation_invalidates_all_later_ones_of_the_plan() {
     driver.apply_all(actions);
     assert_eq!(*driver.state(), before);
     assert_eq!(driver.counters().discarded, 2);
+}
+
+#[test]
+fn a_lease_being_created_cannot_be_abandoned() {
+    let mut world = World::new([workers(1)]);
+    world.operator("worker-0", OperatorRequest::Abandon);
+    assert_eq!(
+        world.count(|kind| matches!(kind, EventKind::OperatorAsked { .. })),
+        0
+    );
+    world.settle(seconds(60));
+    assert_eq!(world.provider.n_leases_ever, 1);
+}
+
+#[test]
+fn what_fell_due_while_no_driver_ran_is_folded_by_the_next_one() {
+    let world = World::new([workers(1)]);
+    let desired = world.driver.desired().unwrap().clone();
+    let mut driver = ClusterDriver::restore(Options::default(), world.driver.state().clone());
+    let later = SystemTime::UNIX_EPOCH + seconds(3600);
+    let effects = driver.handle(later, Event::Desired(Box::new(Desired::new(desired))));
+    assert_eq!(effects.expire.len(), 1, "the pending create's time is over");
+    assert!(effects.wake_at.is_some_and(|time| time > later));
+}
+
+#[test]
+fn a_time_out_of_nothing_neither_spins_nor_is_forgotten() {
+    let mut driver = ClusterDriver::new(Options::default());
+    let mut desired = Desired::new(ClusterShape::new(RunId(1), 1, [workers(1)]));
+    desired.retry.operation_timeout = Duration::ZERO;
+    let now = SystemTime::UNIX_EPOCH;
+    let effects = driver.handle(now, Event::Desired(Box::new(desired)));
+    let wake_at = effects.wake_at.unwrap();
+    assert!(wake_at > now);
+    assert_eq!(driver.handle(wake_at, Event::Wake).expire.len(), 1);
 }

@@ -172,6 +172,11 @@ impl World {
             let gone: Vec<_> = slots
                 .iter()
                 .filter(meant)
+                // While a create is under way the driver refuses, and the machine stays.
+                .filter(|slot| {
+                    let pending = slot.pending.as_deref().map(|pending| pending.kind);
+                    pending != Some(OperationKind::CreateLease)
+                })
                 .map(|node| (node.record.desired.logical_node_id.clone(), node.attempt))
                 .collect();
             for key in gone {

@@ -226,6 +226,7 @@ fn a_repair_that_waits_for_its_canary_gives_the_brake_to_others() {
         image: "never",
         boot: Boot::Fails(BootstrapStage::StartFailed),
     });
+    world.run_for(seconds(1));
     for node in names(5) {
         world.operator(&node, OperatorRequest::Abandon);
         world

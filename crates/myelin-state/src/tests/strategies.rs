@@ -330,7 +330,8 @@ fn brake() -> impl Strategy<Value = BrakeRecord> {
 
 fn group_record() -> impl Strategy<Value = GroupRecord> {
     let canary = (node_id(), template()).prop_map(|(node, template)| Canary { node, template });
-    let parts = (option::of(template()), option::of(canary), brake());
+    let proven = collection::vec(template(), 0..=GroupRecord::MOST_PROVEN);
+    let parts = (proven, option::of(canary), brake());
     parts.prop_map(|(proven, canary, brake)| GroupRecord {
         proven,
         canary,
