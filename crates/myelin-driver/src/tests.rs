@@ -4,4 +4,5 @@ mod failures;
 mod operators;
 mod properties;
 mod silence;
+mod stuck;
 mod world;
