@@ -26,27 +26,9 @@ const SIZES: [u64; 4] = [1_000, 10_000, 100_000, 1_000_000];
 const TIMES: &[(&str, &str, f64, &str, &str)] = &[
     ("cold", "cold plan", 1.0, "ns per node", "5"),
     ("steady", "steady full pass", 1.0, "ns per node", "9"),
-    (
-        "incremental",
-        "incremental pass, 100 nodes touched",
-        1000.0,
-        "µs per pass",
-        "31",
-    ),
-    (
-        "converge",
-        "full convergence, instant executor, with ledger",
-        1000.0,
-        "µs per node",
-        "3",
-    ),
-    (
-        "oracle",
-        "oracle: `reconcile` of the converged cluster",
-        1.0,
-        "ns per node",
-        "5",
-    ),
+    ("incremental", "incremental pass, 100 nodes touched", 1000.0, "µs per pass", "31"),
+    ("converge", "full convergence, instant executor, with ledger", 1000.0, "µs per node", "3"),
+    ("oracle", "oracle: `reconcile` of the converged cluster", 1.0, "ns per node", "5"),
 ];
 
 /// Instruction counts are taken at these sizes: small enough for callgrind, far enough apart to show growth.
@@ -73,11 +55,7 @@ pub(crate) fn run(write: bool) -> anyhow::Result<()> {
     if write {
         replace_table(&root()?.join(PAGE), &table)?;
     }
-    ensure!(
-        gated.broken.is_empty(),
-        "gates broken: {}",
-        gated.broken.join("; ")
-    );
+    ensure!(gated.broken.is_empty(), "gates broken: {}", gated.broken.join("; "));
     Ok(())
 }
 
@@ -90,11 +68,7 @@ fn build() -> anyhow::Result<PathBuf> {
         .stderr(std::process::Stdio::inherit())
         .output()
         .context("cannot start cargo")?;
-    ensure!(
-        output.status.success(),
-        "`cargo {args}` ended with {}",
-        output.status
-    );
+    ensure!(output.status.success(), "`cargo {args}` ended with {}", output.status);
     let text = String::from_utf8(output.stdout).context("cargo prints text")?;
     let mut lines = text.lines().rev();
     let path = lines
@@ -128,11 +102,7 @@ fn times(figures: &Path) -> anyhow::Result<String> {
 fn measure(mut program: Command, name: &str, size: u64, repeats: &str) -> anyhow::Result<String> {
     let output = program.args([name, &size.to_string(), repeats]).output();
     let output = output.with_context(|| format!("cannot measure {name}"))?;
-    ensure!(
-        output.status.success(),
-        "{name} of {size} nodes ended with {}",
-        output.status
-    );
+    ensure!(output.status.success(), "{name} of {size} nodes ended with {}", output.status);
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
     text += &String::from_utf8_lossy(&output.stderr);
     Ok(text)
@@ -148,27 +118,16 @@ impl Gates {
         // Writing to a string cannot fail.
         let _ = writeln!(self.table, "| {title} | {value:.1} | {most:.0} |");
         if value > most {
-            self.broken
-                .push(format!("{title}: {value:.1}, at most {most:.0}"));
+            self.broken.push(format!("{title}: {value:.1}, at most {most:.0}"));
         }
     }
 }
 
 fn gates(figures: &Path) -> anyhow::Result<Gates> {
     let head = "\n| gate | measured | at most |\n|---|---|---|\n";
-    let mut gates = Gates {
-        table: head.to_owned(),
-        broken: Vec::new(),
-    };
-    let bytes = number(
-        &measure(Command::new(figures), "memory", 100_000, "1")?,
-        "\"median\":",
-    )?;
-    gates.row(
-        "heap bytes per converged node, 10⁵ nodes",
-        bytes,
-        MOST_BYTES,
-    );
+    let mut gates = Gates { table: head.to_owned(), broken: Vec::new() };
+    let bytes = number(&measure(Command::new(figures), "memory", 100_000, "1")?, "\"median\":")?;
+    gates.row("heap bytes per converged node, 10⁵ nodes", bytes, MOST_BYTES);
     let [small, large] = COUNTED;
     let steady = instructions(figures, "steady", large)?;
     gates.row(
@@ -178,11 +137,7 @@ fn gates(figures: &Path) -> anyhow::Result<Gates> {
     );
     let few = instructions(figures, "incremental", small)?;
     let many = instructions(figures, "incremental", large)?;
-    gates.row(
-        "growth of an incremental pass from 10³ to 10⁵ nodes",
-        many / few,
-        MOST_GROWTH,
-    );
+    gates.row("growth of an incremental pass from 10³ to 10⁵ nodes", many / few, MOST_GROWTH);
     let converge = instructions(figures, "converge", small)? / ratio(small, 1);
     let later = instructions(figures, "converge", large)? / ratio(large, 1);
     gates.row(
@@ -217,15 +172,9 @@ fn instructions(figures: &Path, name: &str, size: u64) -> anyhow::Result<f64> {
 }
 
 fn number(text: &str, key: &str) -> anyhow::Result<f64> {
-    let Some((_, rest)) = text.split_once(key) else {
-        bail!("no {key} in {text:?}")
-    };
-    let end = rest
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(rest.len());
-    rest[..end]
-        .parse()
-        .with_context(|| format!("{key} is no number"))
+    let Some((_, rest)) = text.split_once(key) else { bail!("no {key} in {text:?}") };
+    let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+    rest[..end].parse().with_context(|| format!("{key} is no number"))
 }
 
 fn field<'a>(line: &'a str, key: &str) -> Option<&'a str> {
@@ -257,9 +206,6 @@ mod tests {
             (number("==1== Collected : 864301", "Collected : ").unwrap() - 864_301.0).abs() < 1e-9
         );
         assert!(number(line, "Collected").is_err());
-        assert_eq!(
-            field(r#"{"executable":"/a/b"}"#, "\"executable\":\""),
-            Some("/a/b")
-        );
+        assert_eq!(field(r#"{"executable":"/a/b"}"#, "\"executable\":\""), Some("/a/b"));
     }
 }

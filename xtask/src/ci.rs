@@ -16,22 +16,10 @@ use crate::{layers, root, tidy};
 const LONG_RUNS: &[LongRun] = &[
     LongRun {
         name: "property tests, 10 000 cases each",
-        args: &[
-            "test",
-            "--release",
-            "{pure}",
-            "-p",
-            "myelin-driver",
-            "--lib",
-            "--tests",
-        ],
+        args: &["test", "--release", "{pure}", "-p", "myelin-driver", "--lib", "--tests"],
         env: &[("PROPTEST_CASES", "10000")],
     },
-    LongRun {
-        name: "bench",
-        args: &["xtask", "bench"],
-        env: &[],
-    },
+    LongRun { name: "bench", args: &["xtask", "bench"], env: &[] },
 ];
 
 #[derive(Clone, Copy, Debug)]
@@ -51,10 +39,7 @@ struct Step {
 #[derive(Debug)]
 enum Work {
     /// A command, with what its environment has beyond ours.
-    Cargo {
-        args: Vec<String>,
-        env: Vec<(&'static str, &'static str)>,
-    },
+    Cargo { args: Vec<String>, env: Vec<(&'static str, &'static str)> },
     /// Something this program does itself.
     Here(fn() -> anyhow::Result<()>),
 }
@@ -81,11 +66,9 @@ pub(crate) fn run(full: bool) -> anyhow::Result<()> {
     let outcomes = run_steps(steps);
     eprint!("{}", summary(&outcomes, n_steps));
     match outcomes.last() {
-        Some(Outcome {
-            name,
-            failure: Some(failure),
-            ..
-        }) => bail!("step `{name}` failed: {failure}"),
+        Some(Outcome { name, failure: Some(failure), .. }) => {
+            bail!("step `{name}` failed: {failure}")
+        }
         _ => Ok(()),
     }
 }
@@ -101,33 +84,18 @@ fn steps(nextest: bool) -> Vec<Step> {
         step("fmt", cargo("fmt --all --check", &[])),
         step("layers", Work::Here(layers::run)),
         step("tidy", Work::Here(tidy::run)),
-        step(
-            "clippy",
-            cargo("clippy --workspace --all-targets -- -D warnings", &[]),
-        ),
+        step("clippy", cargo("clippy --workspace --all-targets -- -D warnings", &[])),
         step("tests", tests),
         step("doc tests", cargo("test --workspace --doc", &[])),
-        step(
-            "docs",
-            cargo(
-                "doc --workspace --no-deps",
-                &[("RUSTDOCFLAGS", "-D warnings")],
-            ),
-        ),
+        step("docs", cargo("doc --workspace --no-deps", &[("RUSTDOCFLAGS", "-D warnings")])),
     ]
 }
 
 fn long_steps() -> Vec<Step> {
-    let mut steps = vec![Step {
-        name: "deny",
-        work: Work::Here(deny),
-    }];
+    let mut steps = vec![Step { name: "deny", work: Work::Here(deny) }];
     steps.extend(LONG_RUNS.iter().map(|run| Step {
         name: run.name,
-        work: Work::Cargo {
-            args: expand_pure(run.args),
-            env: run.env.to_vec(),
-        },
+        work: Work::Cargo { args: expand_pure(run.args), env: run.env.to_vec() },
     }));
     steps
 }
@@ -146,10 +114,7 @@ fn expand_pure(args: &[&str]) -> Vec<String> {
 }
 
 fn cargo(args: &str, env: &[(&'static str, &'static str)]) -> Work {
-    Work::Cargo {
-        args: args.split(' ').map(Into::into).collect(),
-        env: env.to_vec(),
-    }
+    Work::Cargo { args: args.split(' ').map(Into::into).collect(), env: env.to_vec() }
 }
 
 /// Runs steps up to the first that fails.
@@ -160,11 +125,7 @@ fn run_steps(steps: Vec<Step>) -> Vec<Outcome> {
         let start = Instant::now();
         let failure = do_work(work).err().map(|error| format!("{error:#}"));
         let failed = failure.is_some();
-        outcomes.push(Outcome {
-            name,
-            took: start.elapsed(),
-            failure,
-        });
+        outcomes.push(Outcome { name, took: start.elapsed(), failure });
         if failed {
             break;
         }
@@ -185,21 +146,14 @@ fn do_work(work: Work) -> anyhow::Result<()> {
     }
     let line = format!("cargo {}", args.join(" "));
     eprintln!("$ {line}");
-    let status = command
-        .status()
-        .with_context(|| format!("cannot start `{line}`"))?;
+    let status = command.status().with_context(|| format!("cannot start `{line}`"))?;
     ensure!(status.success(), "`{line}` ended with {status}");
     Ok(())
 }
 
 fn summary(outcomes: &[Outcome], n_steps: usize) -> String {
     let mut text = "\n".to_owned();
-    for Outcome {
-        name,
-        took,
-        failure,
-    } in outcomes
-    {
+    for Outcome { name, took, failure } in outcomes {
         let word = if failure.is_some() { "FAILED" } else { "ok" };
         let seconds = took.as_secs_f64();
         // Writing to a string cannot fail.
@@ -217,10 +171,7 @@ fn has_nextest() -> bool {
 /// Returns whether cargo knows a subcommand.
 fn answers(args: &[&str]) -> bool {
     let mut command = Command::new("cargo");
-    command
-        .args(args)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+    command.args(args).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
 

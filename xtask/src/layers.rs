@@ -59,21 +59,13 @@ pub(crate) const TABLE: &[Row] = &[
             "thiserror",
         ]),
     ),
-    row(
-        1,
-        "myelin-state",
-        Kind::Pure(&["humantime-serde", "schemars", "serde", "smol_str"]),
-    ),
+    row(1, "myelin-state", Kind::Pure(&["humantime-serde", "schemars", "serde", "smol_str"])),
     row(2, "myelin-decider", Kind::Pure(&["serde", "thiserror"])),
     row(2, "myelin-reducer", Kind::Pure(&["blake3"])),
     row(2, "myelin-workqueue", Kind::Pure(&[])),
     row(3, "myelin-api", Kind::Shell),
     row(3, "myelin-check", Kind::Synchronous(&["thiserror"])),
-    row(
-        3,
-        "myelin-driver",
-        Kind::Synchronous(&["serde", "thiserror", "tracing"]),
-    ),
+    row(3, "myelin-driver", Kind::Synchronous(&["serde", "thiserror", "tracing"])),
     row(3, "myelin-executor", Kind::Shell),
     row(4, "myelin-provider-process", Kind::Shell),
     row(5, "myelin-agent", Kind::Shell),
@@ -189,14 +181,11 @@ fn check_external(
         let ours = rows.contains_key(other);
         match dependency.kind {
             DependencyKind::Normal if !ours && !allowed.contains(&other) => {
-                findings.push(format!(
-                    "{name}: depends on {other}, which the table does not allow"
-                ));
+                findings
+                    .push(format!("{name}: depends on {other}, which the table does not allow"));
             }
             DependencyKind::Dev if RUNTIMES.contains(&other) => {
-                findings.push(format!(
-                    "{name}: tests of a crate without runtime use {other}"
-                ));
+                findings.push(format!("{name}: tests of a crate without runtime use {other}"));
             }
             DependencyKind::Normal | DependencyKind::Dev => {}
         }
@@ -212,9 +201,8 @@ fn check_clippy(package: &Package, findings: &mut Vec<String>) {
     let name = &package.name;
     match fs::read_to_string(package.dir.join("clippy.toml")) {
         Ok(text) if text == STRICT_CLIPPY => {}
-        Ok(_) => findings.push(format!(
-            "{name}: its clippy.toml is not xtask/src/layers/strict-clippy.toml"
-        )),
+        Ok(_) => findings
+            .push(format!("{name}: its clippy.toml is not xtask/src/layers/strict-clippy.toml")),
         Err(error) => findings.push(format!("{name}: its strict clippy.toml is gone: {error}")),
     }
 }

@@ -22,20 +22,14 @@ const BANNED: &[&str] = &[
 ];
 
 /// Directories of one machine only.
-const MACHINE_PATHS: &[&str] = &[
-    concat!("/ho", "me/"),
-    concat!("/wo", "rk/"),
-    concat!("/ro", "ot/"),
-    concat!("/Use", "rs/"),
-];
+const MACHINE_PATHS: &[&str] =
+    &[concat!("/ho", "me/"), concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/Use", "rs/")];
 
 /// Files whose text is checked for more than its end.
 const SPACED: &[&str] = &["rs", "md", "toml"];
 
 /// Files that are text.
-const TEXT: &[&str] = &[
-    "json", "md", "rs", "sh", "snap", "toml", "txt", "yaml", "yml",
-];
+const TEXT: &[&str] = &["json", "md", "rs", "sh", "snap", "toml", "txt", "yaml", "yml"];
 
 /// The text files of the repository by path from its root, with `/` between the parts.
 type Files = BTreeMap<String, String>;
@@ -48,31 +42,15 @@ type Files = BTreeMap<String, String>;
 pub(crate) fn run() -> anyhow::Result<()> {
     let root = root()?;
     let paths = list(&root)?;
-    report(&check(&read(&root, &paths)?, &|path| {
-        root.join(path).exists()
-    }))
+    report(&check(&read(&root, &paths)?, &|path| root.join(path).exists()))
 }
 
 /// Lists what git keeps or would keep.
 fn list(root: &Path) -> anyhow::Result<Vec<String>> {
     let mut command = Command::new("git");
-    let args = [
-        "ls-files",
-        "-z",
-        "--cached",
-        "--others",
-        "--exclude-standard",
-    ];
-    let output = command
-        .args(args)
-        .current_dir(root)
-        .output()
-        .context("cannot start git")?;
-    ensure!(
-        output.status.success(),
-        "git ls-files ended with {}",
-        output.status
-    );
+    let args = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
+    let output = command.args(args).current_dir(root).output().context("cannot start git")?;
+    ensure!(output.status.success(), "git ls-files ended with {}", output.status);
     let names = String::from_utf8(output.stdout).context("a file name is no UTF-8")?;
     let names = names.split('\0').filter(|name| !name.is_empty());
     Ok(names.map(Into::into).collect())

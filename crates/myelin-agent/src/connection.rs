@@ -78,10 +78,7 @@ impl Connection {
             pid: std::process::id(),
         };
         match connection.ask(&join).await? {
-            ControllerMessage::Welcome {
-                swactor,
-                heartbeat_every_ms,
-            } => {
+            ControllerMessage::Welcome { swactor, heartbeat_every_ms } => {
                 let [fastest, slowest] = HEARTBEATS;
                 connection.swactor = swactor;
                 connection.heartbeat_every =

@@ -64,12 +64,7 @@ impl Options {
     ///
     /// The file cannot be read, can be read by others, or holds something else.
     pub fn from_join_file(path: &Path) -> Result<Self, Error> {
-        let JoinFile {
-            address,
-            key,
-            token,
-            state_dir,
-        } = parse(path)?;
+        let JoinFile { address, key, token, state_dir } = parse(path)?;
         let lease_dir = match path.parent() {
             Some(parent) if parent != Path::new("") => parent,
             _ => Path::new("."),
@@ -86,10 +81,7 @@ impl Options {
 }
 
 fn parse(path: &Path) -> Result<JoinFile, Error> {
-    let failed = |source| Error::ReadJoinFile {
-        path: path.to_path_buf(),
-        source,
-    };
+    let failed = |source| Error::ReadJoinFile { path: path.to_path_buf(), source };
     let file = File::open(path).map_err(failed)?;
     let mode = file.metadata().map_err(failed)?.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
@@ -97,22 +89,15 @@ fn parse(path: &Path) -> Result<JoinFile, Error> {
         return Err(Error::OpenJoinFile { path, mode });
     }
     let mut bytes = Vec::new();
-    file.take(MAX_JOIN_FILE)
-        .read_to_end(&mut bytes)
-        .map_err(failed)?;
-    serde_json::from_slice(&bytes).map_err(|source| Error::ParseJoinFile {
-        path: path.to_path_buf(),
-        source,
-    })
+    file.take(MAX_JOIN_FILE).read_to_end(&mut bytes).map_err(failed)?;
+    serde_json::from_slice(&bytes)
+        .map_err(|source| Error::ParseJoinFile { path: path.to_path_buf(), source })
 }
 
 /// Returns the agent's key: the one in the directory, or a new one that is stored there first.
 pub(crate) fn agent_key(state_dir: &Path) -> Result<AgentKey, Error> {
     let path = state_dir.join("agent-key");
-    let failed = |source| Error::AgentKey {
-        path: path.clone(),
-        source,
-    };
+    let failed = |source| Error::AgentKey { path: path.clone(), source };
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -122,9 +107,7 @@ pub(crate) fn agent_key(state_dir: &Path) -> Result<AgentKey, Error> {
         }
         Err(error) => return Err(failed(error)),
     };
-    text.trim_end()
-        .parse()
-        .map_err(|source| Error::ParseAgentKey { path, source })
+    text.trim_end().parse().map_err(|source| Error::ParseAgentKey { path, source })
 }
 
 fn mint() -> Result<AgentKey, Error> {
@@ -139,12 +122,7 @@ fn store(state_dir: &Path, path: &Path, key: &AgentKey) -> io::Result<()> {
     directory.recursive(true).mode(0o700).create(state_dir)?;
     let beside = path.with_extension(std::process::id().to_string());
     let mut options = OpenOptions::new();
-    let mut file = options
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&beside)?;
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
     writeln!(file, "{}", key.expose())?;
     file.sync_all()?;
     fs::rename(&beside, path)

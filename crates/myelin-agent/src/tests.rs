@@ -43,10 +43,7 @@ fn a_join_file_says_everything() {
 fn a_join_file_that_is_none_is_an_error_and_so_is_an_open_one() {
     let file = join_file(Path::new("/tmp"));
     let text = serde_json::to_string(&file).unwrap();
-    assert!(matches!(
-        check(&text, 0o644),
-        Err(Error::OpenJoinFile { mode: 0o644, .. })
-    ));
+    assert!(matches!(check(&text, 0o644), Err(Error::OpenJoinFile { mode: 0o644, .. })));
     for text in [
         "",
         "{}",
@@ -56,10 +53,7 @@ fn a_join_file_that_is_none_is_an_error_and_so_is_an_open_one() {
         &text.replace("address", "addr"),
     ] {
         let error = check(text, 0o600).unwrap_err();
-        assert!(
-            matches!(error, Error::ParseJoinFile { .. } | Error::Key(_)),
-            "{error}"
-        );
+        assert!(matches!(error, Error::ParseJoinFile { .. } | Error::Key(_)), "{error}");
     }
     let missing = Options::from_join_file(Path::new("/nonexistent/join.json"));
     assert!(matches!(missing, Err(Error::ReadJoinFile { .. })));
@@ -72,30 +66,17 @@ fn an_agent_key_is_minted_once_and_private() {
     let key = agent_key(&state_dir).unwrap();
     assert_eq!(agent_key(&state_dir).unwrap(), key);
     let path = state_dir.join("agent-key");
-    assert_eq!(
-        fs::metadata(&path).unwrap().permissions().mode() & 0o777,
-        0o600
-    );
-    assert_eq!(
-        fs::read_dir(&state_dir).unwrap().count(),
-        1,
-        "nothing is left beside it"
-    );
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::read_dir(&state_dir).unwrap().count(), 1, "nothing is left beside it");
     fs::write(&path, "not a key").unwrap();
-    assert!(matches!(
-        agent_key(&state_dir),
-        Err(Error::ParseAgentKey { .. })
-    ));
+    assert!(matches!(agent_key(&state_dir), Err(Error::ParseAgentKey { .. })));
 }
 
 #[test]
 fn pauses_double_up_to_the_cap_and_are_spread_over_half_of_it() {
     let mut backoff = Backoff::new(Pace::default());
     let mut pauses = |random| [(); 8].map(|()| backoff.next(random).as_millis());
-    assert_eq!(
-        pauses(u32::MAX),
-        [200, 400, 800, 1600, 3200, 5000, 5000, 5000]
-    );
+    assert_eq!(pauses(u32::MAX), [200, 400, 800, 1600, 3200, 5000, 5000, 5000]);
     let mut backoff = Backoff::new(Pace::default());
     assert_eq!(backoff.next(0), Duration::from_millis(100));
     for _ in 0..100 {

@@ -64,11 +64,7 @@ pub struct LineBuffer {
 impl LineBuffer {
     /// Returns an empty buffer for lines of at most `limit` bytes, their ends not counted.
     pub fn new(limit: usize) -> Self {
-        Self {
-            limit,
-            bytes: Vec::new(),
-            searched: 0,
-        }
+        Self { limit, bytes: Vec::new(), searched: 0 }
     }
 
     /// Takes the next bytes of the stream. Call [`next_line`](Self::next_line) until it answers `None` after each.
@@ -128,9 +124,8 @@ pub fn decode<T: DeserializeOwned>(line: &[u8]) -> Result<T, LineError> {
     if let Some(at) = line.iter().position(|&byte| byte == 0) {
         return Err(LineError::Nul { at });
     }
-    let text = std::str::from_utf8(line).map_err(|error| LineError::NotUtf8 {
-        at: error.valid_up_to(),
-    })?;
+    let text = std::str::from_utf8(line)
+        .map_err(|error| LineError::NotUtf8 { at: error.valid_up_to() })?;
     serde_json::from_str(text).map_err(|error| {
         let message = cut(error.to_string());
         match error.classify() {

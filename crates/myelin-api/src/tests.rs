@@ -53,10 +53,7 @@ fn messages_look_like_this_on_the_wire() {
     let lines = [
         text(&join()),
         text(&AgentMessage::Heartbeat { sequence: 9 }),
-        text(&ControllerMessage::Welcome {
-            swactor,
-            heartbeat_every_ms: 2000,
-        }),
+        text(&ControllerMessage::Welcome { swactor, heartbeat_every_ms: 2000 }),
         text(&ControllerMessage::Ack {}),
         refused(RefusedReason::OtherAgent {}),
         refused(RefusedReason::Version { supported: 1 }),
@@ -91,10 +88,7 @@ fn each_kind_of_nonsense_has_its_own_words() {
 #[test]
 fn a_deeply_nested_line_is_an_error_and_no_overflow() {
     let line = vec![b'['; MAX_AGENT_LINE];
-    assert!(matches!(
-        decode::<serde_json::Value>(&line),
-        Err(LineError::NotJson { .. })
-    ));
+    assert!(matches!(decode::<serde_json::Value>(&line), Err(LineError::NotJson { .. })));
 }
 
 #[test]
@@ -113,10 +107,7 @@ fn a_token_is_valid_for_its_attempt_and_secret_only() {
     assert!(secret.verify(&key("worker-0"), &token));
     assert!(!secret.verify(&key("worker-1"), &token));
     assert!(!JoinSecret::new([2; 32]).verify(&key("worker-0"), &token));
-    let later = AttemptKey {
-        attempt: NodeAttemptId(4),
-        ..key("worker-0")
-    };
+    let later = AttemptKey { attempt: NodeAttemptId(4), ..key("worker-0") };
     assert!(!secret.verify(&later, &token));
 }
 
@@ -124,11 +115,7 @@ fn a_token_is_valid_for_its_attempt_and_secret_only() {
 fn debug_forms_hold_no_secret() {
     let secret = JoinSecret::new([0xab; 32]);
     let token = secret.token(&key("worker-0"));
-    let shown = format!(
-        "{secret:?} {token:?} {:?} {:?}",
-        AgentKey::new([0xcd; 16]),
-        join()
-    );
+    let shown = format!("{secret:?} {token:?} {:?} {:?}", AgentKey::new([0xcd; 16]), join());
     for secret in ["abab", "171", "cdcd", &token.expose()[..8], "0202"] {
         assert!(!shown.contains(secret), "{shown} shows {secret}");
     }
@@ -144,14 +131,7 @@ fn a_swactor_id_does_not_show_the_agent_key() {
 
 #[test]
 fn tokens_and_agent_keys_are_lower_case_hexadecimal_of_one_length() {
-    for text in [
-        "",
-        "0",
-        "zz",
-        &"0".repeat(63),
-        &"A".repeat(64),
-        &"é".repeat(32),
-    ] {
+    for text in ["", "0", "zz", &"0".repeat(63), &"A".repeat(64), &"é".repeat(32)] {
         assert!(text.parse::<JoinToken>().is_err(), "{text}");
     }
     let token: JoinToken = "0f".repeat(32).parse().unwrap();
@@ -168,10 +148,7 @@ fn a_join_of_a_later_version_is_told_from_nonsense() {
 
 #[test]
 fn a_key_on_the_wire_must_hold_an_id() {
-    let wire = |node: &str| WireKey {
-        node: node.into(),
-        ..WireKey::from(&key("x"))
-    };
+    let wire = |node: &str| WireKey { node: node.into(), ..WireKey::from(&key("x")) };
     assert_eq!(AttemptKey::try_from(wire("worker-0")), Ok(key("worker-0")));
     assert!(AttemptKey::try_from(wire(&format!("{}-100000", "g".repeat(63)))).is_ok());
     for node in ["", "../x", "A", &"g".repeat(80)] {

@@ -22,15 +22,9 @@ pub enum NotConverged {
     /// A node is being cleaned up.
     Deleting { node: LogicalNodeId },
     /// A node is not handed off, or its agent is silent.
-    NotReady {
-        node: LogicalNodeId,
-        stage: NodeStage,
-    },
+    NotReady { node: LogicalNodeId, stage: NodeStage },
     /// An effect of a node is under way.
-    Pending {
-        node: LogicalNodeId,
-        kind: OperationKind,
-    },
+    Pending { node: LogicalNodeId, kind: OperationKind },
 }
 
 impl fmt::Display for NotConverged {
@@ -87,11 +81,7 @@ pub fn converged(state: &ClusterState, desired: &ClusterShape) -> Result<(), Vec
         }
         reasons.extend(unsettled(id, node));
     }
-    if reasons.is_empty() {
-        Ok(())
-    } else {
-        Err(reasons)
-    }
+    if reasons.is_empty() { Ok(()) } else { Err(reasons) }
 }
 
 fn unsettled(id: &LogicalNodeId, node: &ManagedNode) -> Option<NotConverged> {

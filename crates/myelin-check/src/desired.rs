@@ -41,21 +41,15 @@ impl Desired {
 
     /// Returns the group that wants the slot.
     pub(crate) fn wanting(&self, slot: &LogicalNodeSpec) -> Option<&Group> {
-        self.groups
-            .get(&slot.template.group_id)
-            .filter(|group| slot.index < group.count)
+        self.groups.get(&slot.template.group_id).filter(|group| slot.index < group.count)
     }
 
     /// Returns whether the slot is wanted exactly as it is.
     pub(crate) fn wants(&self, slot: &LogicalNodeSpec) -> bool {
-        self.wanting(slot)
-            .is_some_and(|group| *group.template == *slot.template)
+        self.wanting(slot).is_some_and(|group| *group.template == *slot.template)
     }
 
     pub(crate) fn total(&self) -> u64 {
-        self.groups
-            .values()
-            .map(|group| u64::from(group.count))
-            .sum()
+        self.groups.values().map(|group| u64::from(group.count)).sum()
     }
 }

@@ -18,21 +18,13 @@ pub(crate) struct Slot {
 
 impl Slot {
     fn new(attempt: NodeAttemptId) -> Self {
-        Self {
-            attempt,
-            next_sequence: 0,
-            open: None,
-            destroyed: false,
-        }
+        Self { attempt, next_sequence: 0, open: None, destroyed: false }
     }
 
     fn dispatched(&mut self, id: &LogicalNodeId, operation: OperationId, findings: &mut Findings) {
         let fresh = operation.attempt == self.attempt && operation.sequence >= self.next_sequence;
         findings.require(fresh, Rule::DistinctIdentities, Some(id), || {
-            format!(
-                "effect {operation} submitted, {} is next",
-                self.next_sequence
-            )
+            format!("effect {operation} submitted, {} is next", self.next_sequence)
         });
         let alone = self.open.is_none() && !self.destroyed;
         findings.require(alone, Rule::RecordBeforeDispatch, Some(id), || {
@@ -61,11 +53,7 @@ impl Ledger {
             destroyed: node.is_destroyed(),
         };
         Self {
-            slots: state
-                .nodes
-                .iter()
-                .map(|(id, node)| (id.clone(), slot(node)))
-                .collect(),
+            slots: state.nodes.iter().map(|(id, node)| (id.clone(), slot(node))).collect(),
             next_attempt: state.next_attempt_id,
             generation: None,
         }
@@ -76,10 +64,7 @@ impl Ledger {
         if let EventKind::DesiredAccepted { generation } = event.kind {
             let rises = self.generation.is_none_or(|last| last < generation);
             findings.require(rises, Rule::LatestWins, None, || {
-                format!(
-                    "generation {generation} accepted after {:?}",
-                    self.generation
-                )
+                format!("generation {generation} accepted after {:?}", self.generation)
             });
             self.generation = Some(generation);
         }
@@ -99,10 +84,7 @@ impl Ledger {
                 format!("restarted before attempt {previous} was destroyed")
             });
             self.start(id, attempt, findings);
-        } else if !matches!(
-            event.kind,
-            EventKind::Ignored { .. } | EventKind::Discarded { .. }
-        ) {
+        } else if !matches!(event.kind, EventKind::Ignored { .. } | EventKind::Discarded { .. }) {
             self.follow_attempt(id, attempt, &event.kind, findings);
         }
     }
@@ -112,12 +94,7 @@ impl Ledger {
             attempt.0 >= self.next_attempt,
             Rule::DistinctIdentities,
             Some(id),
-            || {
-                format!(
-                    "attempt {attempt} started after {} others",
-                    self.next_attempt
-                )
-            },
+            || format!("attempt {attempt} started after {} others", self.next_attempt),
         );
         self.next_attempt = self.next_attempt.max(attempt.0.saturating_add(1));
         self.slots.insert(id.clone(), Slot::new(attempt));
@@ -131,11 +108,7 @@ impl Ledger {
         kind: &EventKind,
         findings: &mut Findings,
     ) {
-        let Some(slot) = self
-            .slots
-            .get_mut(id)
-            .filter(|slot| slot.attempt == attempt)
-        else {
+        let Some(slot) = self.slots.get_mut(id).filter(|slot| slot.attempt == attempt) else {
             findings.require(false, Rule::AttemptCorrelation, Some(id), || {
                 format!("{kind}, but attempt {attempt} is not the current one")
             });
@@ -155,10 +128,7 @@ impl Ledger {
             findings.require(current, Rule::RecordBeforeDispatch, Some(id), || {
                 format!("effect {operation} timed out, which was not under way")
             });
-        } else if let EventKind::OperatorAsked {
-            request: OperatorRequest::Abandon,
-        } = kind
-        {
+        } else if let EventKind::OperatorAsked { request: OperatorRequest::Abandon } = kind {
             slot.open = None;
         } else if *kind == EventKind::Destroyed {
             let clean = slot.open.is_none() && !slot.destroyed;
@@ -184,29 +154,20 @@ impl Ledger {
                 });
                 continue;
             };
-            findings.require(
-                slot.open == pending,
-                Rule::RecordBeforeDispatch,
-                Some(id),
-                || format!("{pending:?} is pending, {:?} was submitted", slot.open),
-            );
+            findings.require(slot.open == pending, Rule::RecordBeforeDispatch, Some(id), || {
+                format!("{pending:?} is pending, {:?} was submitted", slot.open)
+            });
             let same = slot.attempt == node.attempt
                 && slot.next_sequence == node.next_operation_sequence
                 && slot.destroyed == node.is_destroyed();
             findings.require(same, Rule::SingleOwner, Some(id), || {
-                format!(
-                    "is at attempt {}, the history at {}",
-                    node.attempt, slot.attempt
-                )
+                format!("is at attempt {}, the history at {}", node.attempt, slot.attempt)
             });
         }
         for id in self.slots.keys() {
-            findings.require(
-                state.nodes.contains_key(id),
-                Rule::SingleOwner,
-                Some(id),
-                || "vanished without an event".to_owned(),
-            );
+            findings.require(state.nodes.contains_key(id), Rule::SingleOwner, Some(id), || {
+                "vanished without an event".to_owned()
+            });
         }
         findings.require(
             self.next_attempt <= state.next_attempt_id,

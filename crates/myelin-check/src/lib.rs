@@ -65,13 +65,7 @@ pub struct Snapshot<'a> {
 impl<'a> Snapshot<'a> {
     /// Returns a snapshot of a state of which nothing else is known.
     pub fn new(state: &'a ClusterState, now: SystemTime) -> Self {
-        Self {
-            state,
-            desired: None,
-            plan: None,
-            history: None,
-            now,
-        }
+        Self { state, desired: None, plan: None, history: None, now }
     }
 }
 

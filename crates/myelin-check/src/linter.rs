@@ -32,11 +32,7 @@ impl Linter {
 
     /// Returns a linter of a cluster whose earlier history is not known.
     pub fn restore(state: &ClusterState) -> Self {
-        Self {
-            ledger: Ledger::of(state),
-            previous: Some(state.clone()),
-            ..Self::default()
-        }
+        Self { ledger: Ledger::of(state), previous: Some(state.clone()), ..Self::default() }
     }
 
     /// Checks the next step.
@@ -74,10 +70,7 @@ impl Linter {
 
     fn note_desired(&mut self, snapshot: &Snapshot<'_>) {
         let known = self.desired.as_ref().map(|desired| desired.generation);
-        if let Some(shape) = snapshot
-            .desired
-            .filter(|shape| known != Some(shape.generation))
-        {
+        if let Some(shape) = snapshot.desired.filter(|shape| known != Some(shape.generation)) {
             self.desired = Some(Desired::new(shape));
         }
     }
@@ -114,11 +107,8 @@ fn progress(
         || format!("the allocator goes back to {}", after.next_attempt_id),
     );
     let moved = |event: &&DriverEvent| !matches!(event.kind, EventKind::Ignored { .. });
-    let moved: BTreeSet<_> = history
-        .iter()
-        .filter(moved)
-        .filter_map(|event| event.node.as_ref())
-        .collect();
+    let moved: BTreeSet<_> =
+        history.iter().filter(moved).filter_map(|event| event.node.as_ref()).collect();
     for (id, node) in &after.nodes {
         if let Some(earlier) = before.nodes.get(id) {
             node_progress(id, earlier, node, moved.contains(id), findings);
@@ -136,12 +126,9 @@ fn node_progress(
     if before == after {
         return;
     }
-    findings.require(
-        before.attempt <= after.attempt,
-        Rule::DistinctIdentities,
-        Some(id),
-        || format!("attempt {} follows {}", after.attempt, before.attempt),
-    );
+    findings.require(before.attempt <= after.attempt, Rule::DistinctIdentities, Some(id), || {
+        format!("attempt {} follows {}", after.attempt, before.attempt)
+    });
     if before.attempt != after.attempt {
         return;
     }
@@ -157,12 +144,9 @@ fn node_progress(
         Some(id),
         || format!("the next effect is {} again", after.next_operation_sequence),
     );
-    findings.require(
-        before.record.stage <= after.record.stage,
-        Rule::Record,
-        Some(id),
-        || format!("{} follows {}", after.record.stage, before.record.stage),
-    );
+    findings.require(before.record.stage <= after.record.stage, Rule::Record, Some(id), || {
+        format!("{} follows {}", after.record.stage, before.record.stage)
+    });
     findings.require(
         before.intent == after.intent || after.intent == NodeIntent::Deleting,
         Rule::CleanupBeforeReuse,
@@ -180,9 +164,6 @@ fn node_progress(
 /// Reports of a running bootstrap are too many for the history.
 fn only_bootstrap_differs(before: &ManagedNode, after: &ManagedNode) -> bool {
     let mut expected = before.clone();
-    expected
-        .record
-        .bootstrap
-        .clone_from(&after.record.bootstrap);
+    expected.record.bootstrap.clone_from(&after.record.bootstrap);
     expected == *after
 }

@@ -34,23 +34,15 @@ pub(crate) fn check_plan(
             )
         },
     );
-    findings.require(
-        plan.requeue_at.is_none_or(|time| time > now),
-        Rule::Coalesced,
-        None,
-        || "a pass is asked for now, by the pass that has just been".to_owned(),
-    );
-    findings.require(
-        !state.paused || plan.actions.is_empty(),
-        Rule::Policy,
-        None,
-        || format!("{} actions while paused", plan.actions.len()),
-    );
+    findings.require(plan.requeue_at.is_none_or(|time| time > now), Rule::Coalesced, None, || {
+        "a pass is asked for now, by the pass that has just been".to_owned()
+    });
+    findings.require(!state.paused || plan.actions.is_empty(), Rule::Policy, None, || {
+        format!("{} actions while paused", plan.actions.len())
+    });
     for (node, held) in &plan.held {
         let waits = held.until.time().is_none_or(|time| time > now);
-        findings.require(waits, Rule::NoWaiting, Some(node), || {
-            format!("held in vain: {held}")
-        });
+        findings.require(waits, Rule::NoWaiting, Some(node), || format!("held in vain: {held}"));
     }
     let mut next_attempt = state.next_attempt_id;
     for action in &plan.actions {
@@ -71,12 +63,9 @@ fn order(plan: &ReconcilePlan, findings: &mut Findings) {
         }
     }
     for node in held {
-        findings.require(
-            !actions.contains(&node),
-            Rule::OneAction,
-            Some(node),
-            || "is acted on and held".to_owned(),
-        );
+        findings.require(!actions.contains(&node), Rule::OneAction, Some(node), || {
+            "is acted on and held".to_owned()
+        });
     }
 }
 
@@ -90,22 +79,12 @@ fn check_action(
 ) {
     let id = action.node();
     let node = state.nodes.get(id);
-    if let NodeAction::Insert {
-        attempt,
-        desired: spec,
-    }
-    | NodeAction::Restart {
-        new_attempt: attempt,
-        desired: spec,
-        ..
-    } = action
+    if let NodeAction::Insert { attempt, desired: spec }
+    | NodeAction::Restart { new_attempt: attempt, desired: spec, .. } = action
     {
-        findings.require(
-            attempt.0 == *next_attempt,
-            Rule::DistinctIdentities,
-            Some(id),
-            || format!("gets attempt {attempt}, {next_attempt} is next"),
-        );
+        findings.require(attempt.0 == *next_attempt, Rule::DistinctIdentities, Some(id), || {
+            format!("gets attempt {attempt}, {next_attempt} is next")
+        });
         *next_attempt = next_attempt.saturating_add(1);
         findings.require(desired.wants(spec), Rule::LatestWins, Some(id), || {
             "starts with a spec that is not desired".to_owned()
@@ -125,17 +104,11 @@ fn check_action(
     };
     match action {
         NodeAction::Insert { .. } => {}
-        NodeAction::BeginDelete {
-            expected_attempt,
-            cause,
-            ..
-        } => {
+        NodeAction::BeginDelete { expected_attempt, cause, .. } => {
             same_attempt(id, node, expected_attempt.0, findings);
             begin_delete(id, node, *cause, desired, now, findings);
         }
-        NodeAction::MarkDestroyed {
-            expected_attempt, ..
-        } => {
+        NodeAction::MarkDestroyed { expected_attempt, .. } => {
             same_attempt(id, node, expected_attempt.0, findings);
             let left = node.record.lease.is_some()
                 || node.active_bootstrap.is_some()
@@ -146,18 +119,14 @@ fn check_action(
                 "is marked destroyed with something left".to_owned()
             });
         }
-        NodeAction::Restart {
-            expected_attempt, ..
-        } => {
+        NodeAction::Restart { expected_attempt, .. } => {
             same_attempt(id, node, expected_attempt.0, findings);
             destroyed(id, node, findings);
             let due = node.retry.restart_at.is_none_or(|time| time <= now);
             findings.require(due, Rule::LevelBased, Some(id), || {
                 "restarts before its back-off is over".to_owned()
             });
-            let template = desired
-                .wanting(&node.record.desired)
-                .map(|group| &group.template);
+            let template = desired.wanting(&node.record.desired).map(|group| &group.template);
             let quarantined = node.quarantine.as_deref().zip(template);
             findings.require(
                 quarantined.is_none_or(|(quarantine, template)| quarantine.template != *template),
@@ -166,9 +135,7 @@ fn check_action(
                 || "restarts out of quarantine".to_owned(),
             );
         }
-        NodeAction::Reap {
-            expected_attempt, ..
-        } => {
+        NodeAction::Reap { expected_attempt, .. } => {
             same_attempt(id, node, expected_attempt.0, findings);
             destroyed(id, node, findings);
             let wanted = desired.wanting(&node.record.desired).is_some();
@@ -184,17 +151,9 @@ fn check_action(
 }
 
 fn same_attempt(id: &LogicalNodeId, node: &ManagedNode, expected: u64, findings: &mut Findings) {
-    findings.require(
-        node.attempt.0 == expected,
-        Rule::AttemptCorrelation,
-        Some(id),
-        || {
-            format!(
-                "an action on attempt {expected}, the current one is {}",
-                node.attempt
-            )
-        },
-    );
+    findings.require(node.attempt.0 == expected, Rule::AttemptCorrelation, Some(id), || {
+        format!("an action on attempt {expected}, the current one is {}", node.attempt)
+    });
 }
 
 fn destroyed(id: &LogicalNodeId, node: &ManagedNode, findings: &mut Findings) {
@@ -228,10 +187,7 @@ fn begin_delete(
     };
     let live = node.intent == NodeIntent::Active && record.stage != NodeStage::Destroyed;
     findings.require(live && because, Rule::LevelBased, Some(id), || {
-        format!(
-            "deletion of a node that is {} begins: {cause}",
-            record.stage
-        )
+        format!("deletion of a node that is {} begins: {cause}", record.stage)
     });
 }
 
@@ -249,12 +205,7 @@ fn dispatch(
         sequence == node.next_operation_sequence && node.pending.is_none(),
         Rule::RecordBeforeDispatch,
         Some(id),
-        || {
-            format!(
-                "effect {sequence} while {} is next",
-                node.next_operation_sequence
-            )
-        },
+        || format!("effect {sequence} while {} is next", node.next_operation_sequence),
     );
     let due = node.retry.next_effect_at.is_none_or(|time| time <= now);
     let wanted = desired.wants(&node.record.desired);
@@ -265,11 +216,7 @@ fn dispatch(
         && (active && goes_forward(node, &effect.command)
             || deleting && cleans_up(node, &effect.command));
     findings.require(fits, Rule::LevelBased, Some(id), || {
-        format!(
-            "{} of a node that is {}",
-            effect.command.kind(),
-            node.record.stage
-        )
+        format!("{} of a node that is {}", effect.command.kind(), node.record.stage)
     });
 }
 
@@ -339,12 +286,9 @@ fn coverage(
         .collect();
     for (id, node) in &state.nodes {
         let as_desired = node.is_ready() && desired.wants(&node.record.desired);
-        findings.require(
-            as_desired || planned.contains(id),
-            Rule::Isolation,
-            Some(id),
-            || format!("is {} and neither acted on nor held", node.record.stage),
-        );
+        findings.require(as_desired || planned.contains(id), Rule::Isolation, Some(id), || {
+            format!("is {} and neither acted on nor held", node.record.stage)
+        });
     }
     for (group, wanted) in &desired.groups {
         for index in 0..wanted.count {

@@ -58,10 +58,7 @@ pub(crate) fn check_plan(
             // It waits for another node or for a person, and others may be repaired meanwhile.
             tally.repairing = 0;
         }
-        groups
-            .entry(&node.record.desired.template.group_id)
-            .or_default()
-            .add(tally);
+        groups.entry(&node.record.desired.template.group_id).or_default().add(tally);
         run.add(tally);
     }
     for (id, group) in &desired.groups {
@@ -69,21 +66,12 @@ pub(crate) fn check_plan(
         limits(id, group, tally, findings);
         trial(state, id, group, &actions, findings);
         refusal(state, group, &actions, findings);
-        let memory = state
-            .groups
-            .get(id)
-            .is_some_and(|group| group.brake.silent_machine_ended);
+        let memory = state.groups.get(id).is_some_and(|group| group.brake.silent_machine_ended);
         let limit = brake_limit(group.policy.max_unhealthy, u64::from(group.count));
         brake(&format!("group {id}"), limit, tally, memory, findings);
     }
     let limit = brake_limit(desired.policy.max_unhealthy, desired.total());
-    brake(
-        "the run",
-        limit,
-        run,
-        state.brake.silent_machine_ended,
-        findings,
-    );
+    brake("the run", limit, run, state.brake.silent_machine_ended, findings);
 }
 
 fn held_by_template(plan: &ReconcilePlan) -> BTreeSet<&LogicalNodeId> {
@@ -109,17 +97,12 @@ fn tally(node: &ManagedNode, action: Option<&NodeAction>, desired: &Desired) -> 
     let creating = creates(node);
     let restarts = matches!(action, Some(NodeAction::Restart { .. }));
     let cause = begins_delete(action);
-    let taken = matches!(
-        cause,
-        Some(DeleteCause::Undesired | DeleteCause::SpecChanged)
-    );
+    let taken = matches!(cause, Some(DeleteCause::Undesired | DeleteCause::SpecChanged));
     let in_use = node.record.handed_off && !node.recovering;
     let ends_silent = cause == Some(DeleteCause::Lost) && in_use;
     let repair_due =
         counted && node.record.stage == NodeStage::Destroyed && node.recovering && !node.repairing;
-    let limited = desired
-        .groups
-        .contains_key(&node.record.desired.template.group_id);
+    let limited = desired.groups.contains_key(&node.record.desired.template.group_id);
     Tally {
         creating: u32::from(creating),
         taken: u32::from(node.spends_budget),
@@ -156,38 +139,22 @@ fn starts_create(action: Option<&NodeAction>) -> bool {
     let Some(NodeAction::Dispatch(effect)) = action else {
         return false;
     };
-    matches!(
-        effect.command,
-        NodeManagerCommand::CreateLease {
-            mode: LeaseMode::CreateOrAdopt,
-            ..
-        }
-    )
+    matches!(effect.command, NodeManagerCommand::CreateLease { mode: LeaseMode::CreateOrAdopt, .. })
 }
 
 fn limits(id: &NodeGroupId, group: &Group, tally: Tally, findings: &mut Findings) {
     let creating = tally.creating + tally.starts_create;
     let limit = group.policy.max_in_flight_creates;
-    findings.require(
-        tally.starts_create == 0 || creating <= limit,
-        Rule::Policy,
-        None,
-        || format!("group {id}: {creating} creates in flight, at most {limit} may be"),
-    );
-    let Some(limit) = group
-        .policy
-        .max_unavailable
-        .map(|limit| limit.of(group.count).max(1))
-    else {
+    findings.require(tally.starts_create == 0 || creating <= limit, Rule::Policy, None, || {
+        format!("group {id}: {creating} creates in flight, at most {limit} may be")
+    });
+    let Some(limit) = group.policy.max_unavailable.map(|limit| limit.of(group.count).max(1)) else {
         return;
     };
     let taken = tally.taken + tally.takes_ready;
-    findings.require(
-        tally.takes_ready == 0 || taken <= limit,
-        Rule::Policy,
-        None,
-        || format!("group {id}: {taken} ready nodes taken, at most {limit} may be"),
-    );
+    findings.require(tally.takes_ready == 0 || taken <= limit, Rule::Policy, None, || {
+        format!("group {id}: {taken} ready nodes taken, at most {limit} may be")
+    });
 }
 
 /// A template nobody was ready with starts with one node.
@@ -200,9 +167,7 @@ fn trial(
 ) {
     let record = state.groups.get(id);
     let proven = record.into_iter().flat_map(|record| &record.proven);
-    let is_proven = proven
-        .into_iter()
-        .any(|template| **template == *group.template);
+    let is_proven = proven.into_iter().any(|template| **template == *group.template);
     if is_proven || group.policy.first_node(group.count) == FirstNode::All {
         return;
     }
@@ -210,32 +175,20 @@ fn trial(
         let found = state.nodes.get(*node)?;
         let slot = &found.record.desired;
         let of_group = slot.template.group_id == *id && slot.index < group.count;
-        let replaced = matches!(
-            action,
-            NodeAction::BeginDelete {
-                cause: DeleteCause::SpecChanged,
-                ..
-            }
-        ) && found.record.stage.is_handed_off();
+        let replaced =
+            matches!(action, NodeAction::BeginDelete { cause: DeleteCause::SpecChanged, .. })
+                && found.record.stage.is_handed_off();
         let created = !creates(found) && starts_create(Some(action));
         (of_group && (replaced || created)).then(|| (*node).clone())
     };
     let started: Vec<_> = actions.iter().filter_map(starts).collect();
     findings.require(started.len() <= 1, Rule::Policy, started.last(), || {
-        format!(
-            "group {id}: {} nodes start with an unproven template",
-            started.len()
-        )
+        format!("group {id}: {} nodes start with an unproven template", started.len())
     });
-    let canary = record
-        .and_then(|record| record.canary.as_ref())
-        .filter(|canary| {
-            let slot = state
-                .nodes
-                .get(&canary.node)
-                .map(|node| &node.record.desired);
-            *canary.template == *group.template && slot.is_some_and(|slot| slot.index < group.count)
-        });
+    let canary = record.and_then(|record| record.canary.as_ref()).filter(|canary| {
+        let slot = state.nodes.get(&canary.node).map(|node| &node.record.desired);
+        *canary.template == *group.template && slot.is_some_and(|slot| slot.index < group.count)
+    });
     if let Some((canary, started)) = canary.zip(started.first()) {
         findings.require(canary.node == *started, Rule::Policy, Some(started), || {
             format!("group {id}: starts although {} is the canary", canary.node)
@@ -259,10 +212,7 @@ fn refusal(
     });
     let Some((refused, _)) = refused else { return };
     for (id, action) in actions {
-        let starts = state
-            .nodes
-            .get(*id)
-            .is_some_and(|node| of_group(node) && !creates(node))
+        let starts = state.nodes.get(*id).is_some_and(|node| of_group(node) && !creates(node))
             && starts_create(Some(action));
         findings.require(!starts, Rule::Policy, Some(id), || {
             format!("is leased although {refused} was refused")
@@ -278,25 +228,17 @@ fn brake_limit(limit: Limit, total: u64) -> Option<u32> {
 }
 
 fn brake(scope: &str, limit: Option<u32>, tally: Tally, memory: bool, findings: &mut Findings) {
-    findings.require(
-        tally.ends_silent == 0 || !memory,
-        Rule::Policy,
-        None,
-        || format!("brake of {scope}: a second silent machine ends before a repair is ready"),
-    );
+    findings.require(tally.ends_silent == 0 || !memory, Rule::Policy, None, || {
+        format!("brake of {scope}: a second silent machine ends before a repair is ready")
+    });
     let Some(limit) = limit.filter(|&limit| tally.unhealthy > limit) else {
         return;
     };
     let repairs = tally.repairing + tally.starts_repair;
-    findings.require(
-        tally.starts_repair == 0 || repairs == 1,
-        Rule::Policy,
-        None,
-        || {
-            format!(
-                "brake of {scope}: {} of {} repairs start with {} nodes failing, limit {limit}",
-                tally.starts_repair, repairs, tally.unhealthy
-            )
-        },
-    );
+    findings.require(tally.starts_repair == 0 || repairs == 1, Rule::Policy, None, || {
+        format!(
+            "brake of {scope}: {} of {} repairs start with {} nodes failing, limit {limit}",
+            tally.starts_repair, repairs, tally.unhealthy
+        )
+    });
 }

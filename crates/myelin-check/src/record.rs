@@ -9,31 +9,19 @@ use crate::violation::{Findings, Rule};
 
 /// Checks every record of a state.
 pub(crate) fn check_state(state: &ClusterState, now: SystemTime, findings: &mut Findings) {
-    let mut attempts: Vec<_> = state
-        .nodes
-        .iter()
-        .map(|(id, node)| (node.attempt, id))
-        .collect();
+    let mut attempts: Vec<_> = state.nodes.iter().map(|(id, node)| (node.attempt, id)).collect();
     attempts.sort_unstable();
     for pair in attempts.windows(2) {
-        findings.require(
-            pair[0].0 != pair[1].0,
-            Rule::DistinctIdentities,
-            Some(pair[1].1),
-            || format!("attempt {} is also that of {}", pair[1].0, pair[0].1),
-        );
+        findings.require(pair[0].0 != pair[1].0, Rule::DistinctIdentities, Some(pair[1].1), || {
+            format!("attempt {} is also that of {}", pair[1].0, pair[0].1)
+        });
     }
     for (id, node) in &state.nodes {
         findings.require(
             node.attempt.0 < state.next_attempt_id,
             Rule::DistinctIdentities,
             Some(id),
-            || {
-                format!(
-                    "attempt {} of {} allocated ones",
-                    node.attempt, state.next_attempt_id
-                )
-            },
+            || format!("attempt {} of {} allocated ones", node.attempt, state.next_attempt_id),
         );
         check_node(id, node, now, findings);
     }
@@ -126,11 +114,7 @@ fn liveness(node: &ManagedNode, require: &mut impl FnMut(Rule, bool, &str)) {
         record.silence.is_none() || active && joined,
         "silence of an agent that has not joined, or is given up",
     );
-    require(
-        Rule::Record,
-        !joined || record.swactor.is_some(),
-        "joined, but no agent is recorded",
-    );
+    require(Rule::Record, !joined || record.swactor.is_some(), "joined, but no agent is recorded");
     require(
         Rule::Record,
         !handed_off || record.handed_off && !(active && node.active_bootstrap.is_some()),
@@ -171,11 +155,7 @@ fn failure(node: &ManagedNode, require: &mut impl FnMut(Rule, bool, &str)) {
         node.refused.is_none() || record.lease.is_none(),
         "refused by the provider that leased it",
     );
-    require(
-        Rule::Record,
-        !node.repairing || node.recovering,
-        "under repair without having failed",
-    );
+    require(Rule::Record, !node.repairing || node.recovering, "under repair without having failed");
     require(
         Rule::Record,
         !node.keep_released || failed,
@@ -199,11 +179,7 @@ fn stages(node: &ManagedNode, require: &mut impl FnMut(Rule, bool, &str)) {
     let record = &node.record;
     let leased = record.lease.is_some();
     let reachable = leased && record.connection.is_some();
-    require(
-        Rule::Record,
-        leased || record.connection.is_none(),
-        "reachable without a lease",
-    );
+    require(Rule::Record, leased || record.connection.is_none(), "reachable without a lease");
     require(
         Rule::Record,
         leased || node.active_bootstrap.is_none(),
@@ -217,16 +193,8 @@ fn stages(node: &ManagedNode, require: &mut impl FnMut(Rule, bool, &str)) {
         NodeStage::BootstrapRunning | NodeStage::HandedOff | NodeStage::Dormant => reachable,
         NodeStage::SwactorJoined | NodeStage::Failed | NodeStage::Destroyed => true,
     };
-    require(
-        Rule::Record,
-        !active || holds,
-        "the stage does not fit the facts",
-    );
-    require(
-        Rule::Record,
-        !active || record.stage != NodeStage::Destroyed,
-        "destroyed and to live",
-    );
+    require(Rule::Record, !active || holds, "the stage does not fit the facts");
+    require(Rule::Record, !active || record.stage != NodeStage::Destroyed, "destroyed and to live");
 }
 
 fn times(node: &ManagedNode, now: SystemTime, require: &mut impl FnMut(Rule, bool, &str)) {
@@ -239,9 +207,7 @@ fn times(node: &ManagedNode, now: SystemTime, require: &mut impl FnMut(Rule, boo
         record.swactor.as_deref().map(|facts| facts.joined_at),
         record.bootstrap.as_deref().map(|facts| facts.started_at),
         node.retry.ambiguous_since,
-        node.quarantine
-            .as_deref()
-            .map(|quarantine| quarantine.since),
+        node.quarantine.as_deref().map(|quarantine| quarantine.since),
         node.refused.as_deref().map(|refusal| refusal.at),
     ];
     let past = facts.into_iter().flatten().all(|time| time <= now);

@@ -138,21 +138,13 @@ impl Findings {
         seen: impl FnOnce() -> String,
     ) {
         if !holds {
-            self.0.push(Violation {
-                rule,
-                node: node.cloned(),
-                seen: seen(),
-            });
+            self.0.push(Violation { rule, node: node.cloned(), seen: seen() });
         }
     }
 
     pub(crate) fn into_result(mut self) -> Result<(), Violations> {
         self.0.sort();
         self.0.dedup();
-        if self.0.is_empty() {
-            Ok(())
-        } else {
-            Err(Violations(self.0))
-        }
+        if self.0.is_empty() { Ok(()) } else { Err(Violations(self.0)) }
     }
 }

@@ -31,11 +31,7 @@ impl BrakeStatus {
     /// likely ours than theirs.
     fn new(policy: Limit, total: u32, unhealthy: u32, repairs: u32) -> Self {
         let limit = (total > 1).then(|| policy.of(total).max(2).min(total - 1));
-        Self {
-            unhealthy,
-            limit,
-            repairs,
-        }
+        Self { unhealthy, limit, repairs }
     }
 
     /// Returns whether repair is a trickle.
@@ -48,17 +44,8 @@ impl BrakeStatus {
     }
 
     fn held(&self, scope: BrakeScope) -> HeldReason {
-        let Self {
-            unhealthy,
-            limit,
-            repairs,
-        } = *self;
-        HeldReason::Brake {
-            scope,
-            unhealthy,
-            limit: limit.unwrap_or(u32::MAX),
-            repairs,
-        }
+        let Self { unhealthy, limit, repairs } = *self;
+        HeldReason::Brake { scope, unhealthy, limit: limit.unwrap_or(u32::MAX), repairs }
     }
 }
 
@@ -108,15 +95,8 @@ impl Trial {
     /// Returns the canary, if it may start and waits in the line.
     fn canary_in(&self, line: &BTreeSet<u32>) -> Option<u32> {
         match *self {
-            Self::Canary {
-                index,
-                quarantined: false,
-            } => Some(index),
-            Self::Canary {
-                quarantined: true, ..
-            }
-            | Self::Open
-            | Self::Nobody => None,
+            Self::Canary { index, quarantined: false } => Some(index),
+            Self::Canary { quarantined: true, .. } | Self::Open | Self::Nobody => None,
         }
         .filter(|index| line.contains(index))
     }
@@ -155,10 +135,7 @@ impl Office<'_> {
     fn may_start(&self, trial: &Trial, index: u32) -> bool {
         let may = match *trial {
             Trial::Open | Trial::Nobody => true,
-            Trial::Canary {
-                index: canary,
-                quarantined,
-            } => canary == index && !quarantined,
+            Trial::Canary { index: canary, quarantined } => canary == index && !quarantined,
         };
         may && self.lines.refused.is_empty()
     }
@@ -186,12 +163,7 @@ impl<'a> Desk<'a> {
         let lines = self.index.groups.get(number as usize)?;
         let group = lines.desired.as_ref()?;
         let record = self.state.groups.get(&lines.id);
-        Some(Office {
-            number,
-            group,
-            lines,
-            record,
-        })
+        Some(Office { number, group, lines, record })
     }
 
     /// Failed machines beyond the limit, and those kept long enough, are cleaned up.
@@ -201,13 +173,7 @@ impl<'a> Desk<'a> {
             let until = kept_until(failed_at, Some(office.group));
             let over = until.is_some_and(|time| time <= self.now);
             if over || kept >= office.group.policy.keep_limit {
-                grants.push((
-                    SlotKey {
-                        group: office.number,
-                        index,
-                    },
-                    Brakes::default(),
-                ));
+                grants.push((SlotKey { group: office.number, index }, Brakes::default()));
             } else {
                 kept += 1;
             }
@@ -215,65 +181,35 @@ impl<'a> Desk<'a> {
     }
 
     fn grant_create(&self, office: &Office<'_>, granted: &mut Granted, grants: &mut Vec<Grant>) {
-        let Office {
-            number,
-            group,
-            lines,
-            ..
-        } = *office;
+        let Office { number, group, lines, .. } = *office;
         if lines.create.is_empty() || !lines.refused.is_empty() {
             return;
         }
-        let room = group
-            .policy
-            .max_in_flight_creates
-            .saturating_sub(lines.counts.creating);
+        let room = group.policy.max_in_flight_creates.saturating_sub(lines.counts.creating);
         let trial = self.trial(office);
         let open = (trial == Trial::Open).then(|| lines.create.iter().copied());
         let canary = trial.canary_in(&lines.create);
         let before = grants.len();
         for index in open.into_iter().flatten().chain(canary).take(room as usize) {
-            grants.push((
-                SlotKey {
-                    group: number,
-                    index,
-                },
-                Brakes::default(),
-            ));
+            grants.push((SlotKey { group: number, index }, Brakes::default()));
         }
         granted.group_mut(number).creates += count(grants.len() - before);
     }
 
     /// What is no longer desired goes first, then silent nodes, then ready ones, each with the highest index first.
     fn grant_replace(&self, office: &Office<'_>, granted: &mut Granted, grants: &mut Vec<Grant>) {
-        let Office {
-            number,
-            group,
-            lines,
-            ..
-        } = *office;
+        let Office { number, group, lines, .. } = *office;
         if lines.replace.is_empty() && lines.replace_silent.is_empty() {
             return;
         }
-        let grant = |index| {
-            (
-                SlotKey {
-                    group: number,
-                    index,
-                },
-                Brakes::default(),
-            )
-        };
+        let grant = |index| (SlotKey { group: number, index }, Brakes::default());
         let trial = self.trial(office);
         let room = budget(group).map(|limit| limit.saturating_sub(lines.counts.spends));
         let undesired = lines.replace.range(group.count..).rev().copied();
         let replaced = trial.taken(&lines.replace, group.count);
         let before = grants.len();
         let silent = trial.taken(&lines.replace_silent, group.count);
-        let taken = undesired
-            .chain(silent)
-            .chain(replaced)
-            .take(room.unwrap_or(u32::MAX) as usize);
+        let taken = undesired.chain(silent).chain(replaced).take(room.unwrap_or(u32::MAX) as usize);
         grants.extend(taken.map(grant));
         granted.group_mut(number).taken += count(grants.len() - before);
     }
@@ -283,12 +219,7 @@ impl<'a> Desk<'a> {
     /// The canary is the slot on record. Without one it is the lowest slot that waits for a machine; if none does, the
     /// highest one that is to be replaced, silent ones first.
     fn trial(&self, office: &Office<'_>) -> Trial {
-        let Office {
-            group,
-            lines,
-            record,
-            ..
-        } = *office;
+        let Office { group, lines, record, .. } = *office;
         if !needs_trial(group, record) {
             return Trial::Open;
         }
@@ -298,10 +229,7 @@ impl<'a> Desk<'a> {
         let silent = || lines.replace_silent.last();
         let ready = || lines.replace.range(..group.count).next_back();
         match lines.create.first().or_else(silent).or_else(ready) {
-            Some(&index) => Trial::Canary {
-                index,
-                quarantined: false,
-            },
+            Some(&index) => Trial::Canary { index, quarantined: false },
             None => Trial::Nobody,
         }
     }
@@ -330,10 +258,7 @@ impl<'a> Desk<'a> {
     /// Returns the brake of a group, if there is such a group.
     pub(crate) fn group_brake(&self, id: &NodeGroupId) -> Option<BrakeStatus> {
         let group = self.topology.groups.get(id)?;
-        let office = self
-            .index
-            .find_group(id)
-            .and_then(|number| self.office(number));
+        let office = self.index.find_group(id).and_then(|number| self.office(number));
         let none = || BrakeStatus::new(group.policy.max_unhealthy, group.count, 0, 0);
         Some(office.map_or_else(none, |office| self.brake_of(&office, 0)))
     }
@@ -353,12 +278,7 @@ impl<'a> Desk<'a> {
         let held: u32 = offices.map(|office| self.n_held_repairs(&office)).sum();
         let repairs = self.index.run.repairing - held + extra_repairs;
         let unhealthy = self.index.run.unhealthy;
-        BrakeStatus::new(
-            self.topology.policy.max_unhealthy,
-            total,
-            unhealthy,
-            repairs,
-        )
+        BrakeStatus::new(self.topology.policy.max_unhealthy, total, unhealthy, repairs)
     }
 
     /// Returns how many repairs are held for their template's sake: they give the brake's token to others.
@@ -368,9 +288,7 @@ impl<'a> Desk<'a> {
             return 0;
         }
         let trial = self.trial(office);
-        let held = waiting
-            .iter()
-            .filter(|&&index| !office.may_start(&trial, index));
+        let held = waiting.iter().filter(|&&index| !office.may_start(&trial, index));
         count(held.count())
     }
 
@@ -384,22 +302,11 @@ impl<'a> Desk<'a> {
             return;
         }
         // The brake of the run may just have been released, which moves the lines of every group.
-        let groups = if self.index.run_moved {
-            &self.index.repairs
-        } else {
-            &self.index.moved
-        };
+        let groups = if self.index.run_moved { &self.index.repairs } else { &self.index.moved };
         for office in groups.iter().filter_map(|&number| self.office(number)) {
             let brake = self.brake_of(&office, 0);
-            let most = if brake.is_on() {
-                usize::from(brake.has_room())
-            } else {
-                usize::MAX
-            };
-            let brakes = Brakes {
-                group: brake.is_on(),
-                run: false,
-            };
+            let most = if brake.is_on() { usize::from(brake.has_room()) } else { usize::MAX };
+            let brakes = Brakes { group: brake.is_on(), run: false };
             for key in self.repairs_of(&office).take(most) {
                 push_repair(&office, key, brakes, granted, grants);
             }
@@ -411,25 +318,11 @@ impl<'a> Desk<'a> {
         if !run.has_room() {
             return;
         }
-        let offices = self
-            .index
-            .repairs
-            .iter()
-            .filter_map(|&number| self.office(number));
+        let offices = self.index.repairs.iter().filter_map(|&number| self.office(number));
         let waiting = offices.filter_map(|office| {
             let brake = self.brake_of(&office, 0);
-            let key = self
-                .repairs_of(&office)
-                .next()
-                .filter(|_| brake.has_room())?;
-            Some((
-                office,
-                key,
-                Brakes {
-                    group: brake.is_on(),
-                    run: true,
-                },
-            ))
+            let key = self.repairs_of(&office).next().filter(|_| brake.has_room())?;
+            Some((office, key, Brakes { group: brake.is_on(), run: true }))
         });
         // Numbers of groups depend on history, so ties go by name.
         let first = waiting.min_by(|(left, l, _), (right, r, _)| {
@@ -451,16 +344,10 @@ impl<'a> Desk<'a> {
     }
 
     fn silent_hold(&self, office: &Office<'_>) -> Option<BrakeScope> {
-        if office
-            .record
-            .is_some_and(|record| record.brake.silent_machine_ended)
-        {
+        if office.record.is_some_and(|record| record.brake.silent_machine_ended) {
             return Some(BrakeScope::Group(office.lines.id.clone()));
         }
-        self.state
-            .brake
-            .silent_machine_ended
-            .then_some(BrakeScope::Run)
+        self.state.brake.silent_machine_ended.then_some(BrakeScope::Run)
     }
 
     /// Says why a slot that waits in a line was granted nothing.
@@ -482,11 +369,10 @@ impl<'a> Desk<'a> {
                 .unwrap_or_else(|| Self::held_create(&office, granted)),
             Line::Replace | Line::ReplaceSilent => self.held_replace(&office, granted),
             Line::Repair(repair) => {
-                self.held_by_template(&office, key.index)
-                    .unwrap_or_else(|| {
-                        let reason = self.held_repair(&office, repair, granted, memo);
-                        Held::on(reason, Trigger::GroupCounts)
-                    })
+                self.held_by_template(&office, key.index).unwrap_or_else(|| {
+                    let reason = self.held_repair(&office, repair, granted, memo);
+                    Held::on(reason, Trigger::GroupCounts)
+                })
             }
         })
     }
@@ -499,10 +385,7 @@ impl<'a> Desk<'a> {
             let refusal = refused.and_then(|node| node.refused.as_deref());
             let message = refusal.map(|refusal| refusal.message.clone());
             let message = message.unwrap_or_default();
-            return Some(Held::on(
-                HeldReason::Refused { node, message },
-                Trigger::SpecChange,
-            ));
+            return Some(Held::on(HeldReason::Refused { node, message }, Trigger::SpecChange));
         }
         let starts = office.may_start(&self.trial(office), index);
         self.held_by_trial(office).filter(|_| !starts)
@@ -517,22 +400,12 @@ impl<'a> Desk<'a> {
 
     fn held_by_trial(&self, office: &Office<'_>) -> Option<Held> {
         match self.trial(office) {
-            Trial::Canary {
-                index,
-                quarantined: true,
-            } => {
-                let reason = HeldReason::CanaryFailed {
-                    node: office.slot(index),
-                };
+            Trial::Canary { index, quarantined: true } => {
+                let reason = HeldReason::CanaryFailed { node: office.slot(index) };
                 Some(Held::on(reason, Trigger::SpecChange))
             }
-            Trial::Canary {
-                index,
-                quarantined: false,
-            } => {
-                let reason = HeldReason::Canary {
-                    node: office.slot(index),
-                };
+            Trial::Canary { index, quarantined: false } => {
+                let reason = HeldReason::Canary { node: office.slot(index) };
                 let kept = office.lines.keep.iter().find(|(_, kept)| *kept == index);
                 let until = kept.and_then(|&(at, _)| kept_until(at, Some(office.group)));
                 let until = until.filter(|&time| time > self.now);
@@ -548,16 +421,9 @@ impl<'a> Desk<'a> {
     fn held_replace(&self, office: &Office<'_>, granted: &Granted) -> Held {
         let unavailable = office.lines.counts.spends + granted.group(office.number).taken;
         let limit = budget(office.group).unwrap_or(u32::MAX);
-        let trial = if unavailable < limit {
-            self.held_by_trial(office)
-        } else {
-            None
-        };
+        let trial = if unavailable < limit { self.held_by_trial(office) } else { None };
         trial.unwrap_or_else(|| {
-            Held::on(
-                HeldReason::Budget { unavailable, limit },
-                Trigger::GroupCounts,
-            )
+            Held::on(HeldReason::Budget { unavailable, limit }, Trigger::GroupCounts)
         })
     }
 
@@ -572,9 +438,7 @@ impl<'a> Desk<'a> {
             .groups
             .entry(office.number)
             .or_insert_with(|| self.brake_of(office, granted.group(office.number).repairs));
-        let run = *memo
-            .run
-            .get_or_insert_with(|| self.run_brake(granted.run_repairs));
+        let run = *memo.run.get_or_insert_with(|| self.run_brake(granted.run_repairs));
         // What stands in the way is named: first a repair that is under way, then the one that is waited for.
         if !group.has_room() {
             return group.held(BrakeScope::Group(office.lines.id.clone()));
@@ -599,18 +463,8 @@ fn push_repair(
 ) {
     granted.group_mut(office.number).repairs += 1;
     granted.run_repairs += 1;
-    let brakes = if key.silent {
-        brakes
-    } else {
-        Brakes::default()
-    };
-    grants.push((
-        SlotKey {
-            group: office.number,
-            index: key.index,
-        },
-        brakes,
-    ));
+    let brakes = if key.silent { brakes } else { Brakes::default() };
+    grants.push((SlotKey { group: office.number, index: key.index }, brakes));
 }
 
 fn count(n: usize) -> u32 {
@@ -619,10 +473,7 @@ fn count(n: usize) -> u32 {
 
 /// Returns how many ready nodes may be taken at once, if that is limited.
 fn budget(group: &GroupTopology) -> Option<u32> {
-    group
-        .policy
-        .max_unavailable
-        .map(|limit| limit.of(group.count).max(1))
+    group.policy.max_unavailable.map(|limit| limit.of(group.count).max(1))
 }
 
 fn needs_trial(group: &GroupTopology, record: Option<&GroupRecord>) -> bool {

@@ -142,17 +142,11 @@ pub struct Held {
 
 impl Held {
     pub(crate) fn at(reason: HeldReason, time: SystemTime) -> Self {
-        Self {
-            reason,
-            until: Until::At(time),
-        }
+        Self { reason, until: Until::At(time) }
     }
 
     pub(crate) fn on(reason: HeldReason, trigger: Trigger) -> Self {
-        Self {
-            reason,
-            until: Until::On(trigger),
-        }
+        Self { reason, until: Until::On(trigger) }
     }
 }
 
@@ -193,14 +187,8 @@ impl fmt::Display for BrakeScope {
 impl fmt::Display for HeldReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Pending {
-                kind,
-                expired: false,
-            } => write!(f, "{kind} under way"),
-            Self::Pending {
-                kind,
-                expired: true,
-            } => write!(f, "{kind} timed out, being stopped"),
+            Self::Pending { kind, expired: false } => write!(f, "{kind} under way"),
+            Self::Pending { kind, expired: true } => write!(f, "{kind} timed out, being stopped"),
             Self::Backoff { failures } => write!(f, "backing off after {failures} failures"),
             Self::AwaitingEndpoint => f.write_str("waiting for the machine's endpoint"),
             Self::AwaitingJoin => f.write_str("waiting for the agent to join"),
@@ -220,31 +208,17 @@ impl fmt::Display for HeldReason {
             }
             Self::Canary { node } => write!(f, "{node} proves the new template first"),
             Self::CanaryFailed { node } => {
-                write!(
-                    f,
-                    "{node}, which was to prove the new template, is quarantined"
-                )
+                write!(f, "{node}, which was to prove the new template, is quarantined")
             }
             Self::CreateLimit { in_flight, limit } => {
                 write!(f, "{in_flight} of at most {limit} creates under way")
             }
-            Self::Brake {
-                scope,
-                unhealthy,
-                limit,
-                repairs,
-            } => {
-                write!(
-                    f,
-                    "brake of {scope}: {unhealthy} nodes failing, limit {limit}, "
-                )?;
+            Self::Brake { scope, unhealthy, limit, repairs } => {
+                write!(f, "brake of {scope}: {unhealthy} nodes failing, limit {limit}, ")?;
                 write!(f, "{repairs} under repair")
             }
             Self::AwaitingRepair { scope } => {
-                write!(
-                    f,
-                    "brake of {scope}: a silent machine was ended and no repair is ready yet"
-                )
+                write!(f, "brake of {scope}: a silent machine was ended and no repair is ready yet")
             }
             Self::Paused => f.write_str("paused"),
             Self::AllocatorExhausted => f.write_str("no attempt id is left"),

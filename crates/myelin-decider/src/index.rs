@@ -199,10 +199,7 @@ impl Index {
             return number;
         }
         let number = u32::try_from(self.groups.len()).expect("a shape has fewer groups than nodes");
-        self.groups.push(GroupIndex::new(
-            id.clone(),
-            topology.groups.get(id).cloned(),
-        ));
+        self.groups.push(GroupIndex::new(id.clone(), topology.groups.get(id).cloned()));
         self.numbers.insert(id.clone(), number);
         number
     }
@@ -221,10 +218,7 @@ impl Index {
 
     pub(crate) fn find(&self, slot: &LogicalNodeSpec) -> Option<SlotKey> {
         let group = self.find_group(slot.group_id())?;
-        Some(SlotKey {
-            group,
-            index: slot.index,
-        })
+        Some(SlotKey { group, index: slot.index })
     }
 
     pub(crate) fn find_group(&self, id: &NodeGroupId) -> Option<u32> {
@@ -233,9 +227,7 @@ impl Index {
 
     pub(crate) fn counts(&self, id: &NodeGroupId) -> Counts {
         let group = self.find_group(id);
-        group.map_or_else(Counts::default, |number| {
-            self.groups[number as usize].counts
-        })
+        group.map_or_else(Counts::default, |number| self.groups[number as usize].counts)
     }
 
     pub(crate) fn id(&self, key: SlotKey) -> LogicalNodeId {
@@ -271,9 +263,8 @@ impl Index {
     fn reweigh(&mut self, old: Option<Entry>, new: Option<Entry>) {
         let run = self.run;
         let changes = [(old, false), (new, true)];
-        for (entry, adds) in changes
-            .iter()
-            .filter_map(|(entry, adds)| Some((entry.as_ref()?, adds)))
+        for (entry, adds) in
+            changes.iter().filter_map(|(entry, adds)| Some((entry.as_ref()?, adds)))
         {
             let number = entry.key.group;
             let group = &mut self.groups[number as usize];
@@ -308,10 +299,7 @@ impl Index {
 
     /// Returns the nodes whose deadline is due.
     pub(crate) fn due(&self, now: SystemTime) -> impl Iterator<Item = LogicalNodeId> {
-        let due = self
-            .deadlines
-            .iter()
-            .take_while(move |(time, _)| *time <= now);
+        let due = self.deadlines.iter().take_while(move |(time, _)| *time <= now);
         due.map(|&(_, key)| self.id(key))
     }
 }
@@ -373,10 +361,8 @@ fn facts(
     let counted =
         !refused && !kept && group.is_some_and(|group| !node.is_quarantined_for(&group.template));
     let silent = active && node.record.silence.is_some();
-    let creating = [
-        node.pending.as_deref().map(|pending| pending.kind),
-        node.retry.ambiguous_operation,
-    ];
+    let creating =
+        [node.pending.as_deref().map(|pending| pending.kind), node.retry.ambiguous_operation];
     Facts {
         unhealthy: (wanting.is_some() && silent) || (counted && node.recovering),
         recovering: node.recovering,
@@ -422,24 +408,12 @@ pub(crate) fn line(
         }
         Step::BeginDelete(DeleteCause::Lost) if node.was_in_use() => {
             let since = record.lost_at()?;
-            Some(Line::Repair(RepairKey {
-                silent: true,
-                since,
-                index: slot.index,
-            }))
+            Some(Line::Repair(RepairKey { silent: true, since, index: slot.index }))
         }
         Step::Restart => {
             let repair = node.recovering && !node.repairing && group.has_template(&slot.template);
-            let since = node
-                .retry
-                .restart_at
-                .or(record.destroyed_at)
-                .filter(|_| repair)?;
-            Some(Line::Repair(RepairKey {
-                silent: false,
-                since,
-                index: slot.index,
-            }))
+            let since = node.retry.restart_at.or(record.destroyed_at).filter(|_| repair)?;
+            Some(Line::Repair(RepairKey { silent: false, since, index: slot.index }))
         }
         Step::BeginDelete(_) | Step::MarkDestroyed | Step::Reap | Step::Dispatch(..) => None,
     }

@@ -25,16 +25,10 @@ pub struct ReconcilePlan {
 /// One step of one node. Carries what it presumes, so that a stale one is noticed and discarded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(
-    missing_docs,
-    reason = "the fields are what their names say; see the variants"
-)]
+#[expect(missing_docs, reason = "the fields are what their names say; see the variants")]
 pub enum NodeAction {
     /// Start managing a slot with a fresh attempt.
-    Insert {
-        attempt: NodeAttemptId,
-        desired: LogicalNodeSpec,
-    },
+    Insert { attempt: NodeAttemptId, desired: LogicalNodeSpec },
     /// Begin the cleanup of the current attempt.
     BeginDelete {
         node: LogicalNodeId,
@@ -43,10 +37,7 @@ pub enum NodeAction {
         brakes: Brakes,
     },
     /// Record that nothing of the attempt is left.
-    MarkDestroyed {
-        node: LogicalNodeId,
-        expected_attempt: NodeAttemptId,
-    },
+    MarkDestroyed { node: LogicalNodeId, expected_attempt: NodeAttemptId },
     /// Start a fresh attempt of a destroyed slot.
     Restart {
         node: LogicalNodeId,
@@ -55,10 +46,7 @@ pub enum NodeAction {
         desired: LogicalNodeSpec,
     },
     /// Stop managing a destroyed slot.
-    Reap {
-        node: LogicalNodeId,
-        expected_attempt: NodeAttemptId,
-    },
+    Reap { node: LogicalNodeId, expected_attempt: NodeAttemptId },
     /// Record an effect as pending, then submit it.
     Dispatch(PlannedEffect),
 }
@@ -123,9 +111,7 @@ impl fmt::Display for ReconcilePlan {
         for action in &self.actions {
             writeln!(f, "{action}")?;
         }
-        self.held
-            .iter()
-            .try_for_each(|(node, held)| writeln!(f, "{node}: held, {held}"))
+        self.held.iter().try_for_each(|(node, held)| writeln!(f, "{node}: held, {held}"))
     }
 }
 
@@ -134,40 +120,18 @@ impl fmt::Display for NodeAction {
         write!(f, "{}: ", self.node())?;
         match self {
             Self::Insert { attempt, .. } => write!(f, "insert attempt {attempt}"),
-            Self::BeginDelete {
-                expected_attempt,
-                cause,
-                brakes,
-                ..
-            } => {
-                let brake = if brakes.group || brakes.run {
-                    ", under the brake"
-                } else {
-                    ""
-                };
-                write!(
-                    f,
-                    "begin delete of attempt {expected_attempt} ({cause}{brake})"
-                )
+            Self::BeginDelete { expected_attempt, cause, brakes, .. } => {
+                let brake = if brakes.group || brakes.run { ", under the brake" } else { "" };
+                write!(f, "begin delete of attempt {expected_attempt} ({cause}{brake})")
             }
-            Self::MarkDestroyed {
-                expected_attempt, ..
-            } => {
+            Self::MarkDestroyed { expected_attempt, .. } => {
                 write!(f, "mark attempt {expected_attempt} destroyed")
             }
-            Self::Restart {
-                expected_attempt,
-                new_attempt,
-                ..
-            } => {
+            Self::Restart { expected_attempt, new_attempt, .. } => {
                 write!(f, "restart attempt {expected_attempt} as {new_attempt}")
             }
-            Self::Reap {
-                expected_attempt, ..
-            } => write!(f, "reap attempt {expected_attempt}"),
-            Self::Dispatch(PlannedEffect {
-                operation, command, ..
-            }) => {
+            Self::Reap { expected_attempt, .. } => write!(f, "reap attempt {expected_attempt}"),
+            Self::Dispatch(PlannedEffect { operation, command, .. }) => {
                 write!(f, "dispatch {operation} {}", command.kind())?;
                 match command {
                     NodeManagerCommand::CreateLease { mode, .. }
@@ -176,14 +140,8 @@ impl fmt::Display for NodeAction {
                     {
                         f.write_str(" (adopt only)")
                     }
-                    NodeManagerCommand::CreateLease {
-                        unsettled_since: Some(since),
-                        ..
-                    }
-                    | NodeManagerCommand::StartBootstrap {
-                        unsettled_since: Some(since),
-                        ..
-                    } => {
+                    NodeManagerCommand::CreateLease { unsettled_since: Some(since), .. }
+                    | NodeManagerCommand::StartBootstrap { unsettled_since: Some(since), .. } => {
                         write!(f, " (unsettled since {})", At(*since))
                     }
                     NodeManagerCommand::CreateLease { .. }

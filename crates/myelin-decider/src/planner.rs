@@ -67,18 +67,9 @@ struct Waiting<'a> {
 impl Planner {
     /// Returns a planner that has looked at no node yet.
     pub fn new(topology: Topology) -> Self {
-        let slots = topology
-            .groups
-            .iter()
-            .map(|(id, group)| (id.clone(), 0..group.count));
+        let slots = topology.groups.iter().map(|(id, group)| (id.clone(), 0..group.count));
         let unchecked = slots.collect();
-        Self {
-            topology,
-            index: Index::default(),
-            unchecked,
-            paused: false,
-            last: None,
-        }
+        Self { topology, index: Index::default(), unchecked, paused: false, last: None }
     }
 
     /// Returns the desired set.
@@ -94,12 +85,8 @@ impl Planner {
         if previous.policy != self.topology.policy {
             self.index.run_moved = true;
         }
-        let ids: Vec<_> = previous
-            .groups
-            .keys()
-            .chain(self.topology.groups.keys())
-            .cloned()
-            .collect();
+        let ids: Vec<_> =
+            previous.groups.keys().chain(self.topology.groups.keys()).cloned().collect();
         let mut touched = Vec::new();
         for id in ids {
             let (old, new) = (previous.groups.get(&id), self.topology.groups.get(&id));
@@ -111,11 +98,7 @@ impl Planner {
             let same = old
                 .zip(new)
                 .is_some_and(|(old, new)| old.template == new.template && old.policy == new.policy);
-            let slots = if same {
-                before.min(count)..before.max(count)
-            } else {
-                0..u32::MAX
-            };
+            let slots = if same { before.min(count)..before.max(count) } else { 0..u32::MAX };
             Self::touch_slots(&id, slots, state, &mut touched);
             if before < count {
                 self.uncheck(&id, before..count);
@@ -210,11 +193,7 @@ impl Planner {
         }
         self.index.run_moved = true;
         if !touched.is_empty() || state.nodes.len() as u64 != self.topology.total() {
-            let slots = self
-                .topology
-                .groups
-                .iter()
-                .map(|(id, group)| (id.clone(), 0..group.count));
+            let slots = self.topology.groups.iter().map(|(id, group)| (id.clone(), 0..group.count));
             self.unchecked = slots.collect();
         }
         touched
@@ -273,9 +252,7 @@ impl Planner {
     /// that was in use. `None` unless the step starts the trial of its group's template.
     pub fn canary_of(&self, state: &ClusterState, slot: &LogicalNodeSpec) -> Option<Canary> {
         let group = self.topology.wanting(slot)?;
-        let starts = self
-            .desk(state, SystemTime::UNIX_EPOCH)
-            .starts_trial(slot.group_id());
+        let starts = self.desk(state, SystemTime::UNIX_EPOCH).starts_trial(slot.group_id());
         starts.then(|| Canary {
             node: slot.logical_node_id.clone(),
             template: Arc::clone(&group.template),
@@ -283,12 +260,7 @@ impl Planner {
     }
 
     fn desk<'a>(&'a self, state: &'a ClusterState, now: SystemTime) -> Desk<'a> {
-        Desk {
-            topology: &self.topology,
-            index: &self.index,
-            state,
-            now,
-        }
+        Desk { topology: &self.topology, index: &self.index, state, now }
     }
 
     /// Decides the next step of the given nodes, which must be sorted, and of those whose group's counts moved.
@@ -321,10 +293,7 @@ impl Planner {
                 group
             }
         };
-        SlotKey {
-            group,
-            index: slot.index,
-        }
+        SlotKey { group, index: slot.index }
     }
 
     fn desired(&self, key: SlotKey) -> Option<&GroupTopology> {
@@ -376,19 +345,10 @@ impl Planner {
         }
         match (entry.line, decision) {
             (Some(line), NodeDecision::Act(step)) => {
-                pass.waiting.insert(
-                    key,
-                    Waiting {
-                        id,
-                        node,
-                        step,
-                        line,
-                    },
-                );
+                pass.waiting.insert(key, Waiting { id, node, step, line });
             }
             (None, NodeDecision::Act(step)) => {
-                pass.actions
-                    .extend(self.action(node, id, step, Brakes::default()));
+                pass.actions.extend(self.action(node, id, step, Brakes::default()));
             }
             (_, NodeDecision::Wait(held)) => pass.held.push((id, held)),
             (_, NodeDecision::Steady) => {}
@@ -405,30 +365,16 @@ impl Planner {
     ) -> Option<NodeAction> {
         let expected_attempt = node.attempt;
         Some(match step {
-            Step::BeginDelete(cause) => NodeAction::BeginDelete {
-                node: id,
-                expected_attempt,
-                cause,
-                brakes,
-            },
-            Step::MarkDestroyed => NodeAction::MarkDestroyed {
-                node: id,
-                expected_attempt,
-            },
-            Step::Reap => NodeAction::Reap {
-                node: id,
-                expected_attempt,
-            },
+            Step::BeginDelete(cause) => {
+                NodeAction::BeginDelete { node: id, expected_attempt, cause, brakes }
+            }
+            Step::MarkDestroyed => NodeAction::MarkDestroyed { node: id, expected_attempt },
+            Step::Reap => NodeAction::Reap { node: id, expected_attempt },
             Step::Restart => {
                 let slot = &node.record.desired;
                 let desired = self.topology.wanting(slot)?.spec(slot.index);
                 let new_attempt = UNALLOCATED;
-                NodeAction::Restart {
-                    node: id,
-                    expected_attempt,
-                    new_attempt,
-                    desired,
-                }
+                NodeAction::Restart { node: id, expected_attempt, new_attempt, desired }
             }
             Step::Dispatch(..) => NodeAction::Dispatch(PlannedEffect {
                 node: id,
@@ -460,10 +406,7 @@ impl Planner {
     fn insert_missing(&mut self, state: &ClusterState, pass: &mut Pass<'_>) {
         for (_, group, index) in self.missing(state) {
             let desired = self.topology.groups[&group].spec(index);
-            pass.actions.push(NodeAction::Insert {
-                attempt: UNALLOCATED,
-                desired,
-            });
+            pass.actions.push(NodeAction::Insert { attempt: UNALLOCATED, desired });
         }
         self.unchecked.clear();
     }
@@ -515,15 +458,11 @@ impl Planner {
 
     /// Sorts, and allocates attempt ids in order.
     fn finish(&self, state: &ClusterState, mut pass: Pass<'_>) -> ReconcilePlan {
-        pass.actions
-            .sort_by(|left, right| left.node().cmp(right.node()));
+        pass.actions.sort_by(|left, right| left.node().cmp(right.node()));
         let mut next = state.next_attempt_id;
         pass.actions.retain_mut(|action| {
             let (NodeAction::Insert { attempt, .. }
-            | NodeAction::Restart {
-                new_attempt: attempt,
-                ..
-            }) = action
+            | NodeAction::Restart { new_attempt: attempt, .. }) = action
             else {
                 return true;
             };
@@ -569,8 +508,7 @@ impl Planner {
         };
         let waits = |key: SlotKey| {
             let line = index::line(node, &NodeDecision::Act(step), group)?;
-            self.desk(state, now)
-                .held(key, line, &Granted::default(), &mut Brakings::default())
+            self.desk(state, now).held(key, line, &Granted::default(), &mut Brakings::default())
         };
         let held = held_anyway(state, step == Step::Restart)
             .or_else(|| self.index.find(&node.record.desired).and_then(waits));
@@ -582,13 +520,8 @@ impl Planner {
             return false;
         };
         let group = self.topology.groups.get(group);
-        let index = index
-            .parse::<u32>()
-            .ok()
-            .filter(|parsed| parsed.to_string() == index);
-        group
-            .zip(index)
-            .is_some_and(|(group, index)| index < group.count)
+        let index = index.parse::<u32>().ok().filter(|parsed| parsed.to_string() == index);
+        group.zip(index).is_some_and(|(group, index)| index < group.count)
     }
 }
 
@@ -622,9 +555,7 @@ const UNALLOCATED: NodeAttemptId = NodeAttemptId(u64::MAX);
 /// Lists `0..count` in the order of their decimal text: 0, 1, 10, 11, 2, …, so that ids come out sorted.
 fn in_text_order(count: u32) -> impl Iterator<Item = u32> {
     let following = move |&index: &u32| {
-        let deeper = index
-            .checked_mul(10)
-            .filter(|&deeper| index != 0 && deeper < count);
+        let deeper = index.checked_mul(10).filter(|&deeper| index != 0 && deeper < count);
         if deeper.is_some() {
             return deeper;
         }

@@ -73,14 +73,10 @@ fn destroyed(
     let Some(desired) = desired else {
         return NodeDecision::Act(Step::Reap);
     };
-    if let Some(quarantine) = node
-        .quarantine
-        .as_deref()
-        .filter(|_| node.is_quarantined_for(desired))
+    if let Some(quarantine) =
+        node.quarantine.as_deref().filter(|_| node.is_quarantined_for(desired))
     {
-        let reason = HeldReason::Quarantined {
-            failures: quarantine.failures,
-        };
+        let reason = HeldReason::Quarantined { failures: quarantine.failures };
         return NodeDecision::Wait(Held::on(reason, Trigger::SpecChange));
     }
     match node.retry.restart_at {
@@ -109,9 +105,7 @@ fn active(node: &ManagedNode, desired: &Arc<NodeTemplate>, now: SystemTime) -> N
         if silence.deadline <= now {
             return NodeDecision::Act(Step::BeginDelete(DeleteCause::Lost));
         }
-        let reason = HeldReason::Silent {
-            since: silence.lost_at,
-        };
+        let reason = HeldReason::Silent { since: silence.lost_at };
         return NodeDecision::Wait(Held::at(reason, silence.deadline));
     }
     if let Some(held) = wait_for_effect(node, now) {
@@ -135,10 +129,7 @@ fn forward(node: &ManagedNode) -> NodeDecision {
                 return NodeDecision::Act(Step::Dispatch(kind, LeaseMode::AdoptOnly));
             }
             let node = record.desired.logical_node_id.clone();
-            let reason = HeldReason::Refused {
-                node,
-                message: refusal.message.clone(),
-            };
+            let reason = HeldReason::Refused { node, message: refusal.message.clone() };
             return NodeDecision::Wait(Held::on(reason, Trigger::SpecChange));
         }
         return dispatch(OperationKind::CreateLease);
@@ -151,10 +142,7 @@ fn forward(node: &ManagedNode) -> NodeDecision {
     }
     if record.stage == NodeStage::BootstrapRunning && node.active_bootstrap.is_some() {
         // Without a deadline of its own the bootstrap would be waited for forever; `ready_by` bounds it too.
-        let until = [record.bootstrap_by, record.ready_by]
-            .into_iter()
-            .flatten()
-            .min();
+        let until = [record.bootstrap_by, record.ready_by].into_iter().flatten().min();
         let reason = HeldReason::AwaitingJoin;
         return NodeDecision::Wait(match until {
             Some(time) => Held::at(reason, time),
@@ -187,14 +175,8 @@ fn cleanup_effect(node: &ManagedNode) -> Option<Step> {
         | OperationKind::CancelBootstrap
         | OperationKind::DestroyLease => false,
     });
-    let cancel = node
-        .active_bootstrap
-        .map(|_| OperationKind::CancelBootstrap);
-    let destroy = node
-        .record
-        .lease
-        .as_ref()
-        .map(|_| OperationKind::DestroyLease);
+    let cancel = node.active_bootstrap.map(|_| OperationKind::CancelBootstrap);
+    let destroy = node.record.lease.as_ref().map(|_| OperationKind::DestroyLease);
     let kind = unsettled.or(cancel).or(destroy)?;
     Some(Step::Dispatch(kind, LeaseMode::AdoptOnly))
 }
@@ -202,10 +184,7 @@ fn cleanup_effect(node: &ManagedNode) -> Option<Step> {
 /// Rows 5 and 6.
 fn wait_for_effect(node: &ManagedNode, now: SystemTime) -> Option<Held> {
     if let Some(pending) = node.pending.as_deref() {
-        let reason = HeldReason::Pending {
-            kind: pending.kind,
-            expired: pending.expired,
-        };
+        let reason = HeldReason::Pending { kind: pending.kind, expired: pending.expired };
         return Some(Held::at(reason, pending.deadline));
     }
     let time = node.retry.next_effect_at.filter(|&time| time > now)?;
@@ -213,11 +192,8 @@ fn wait_for_effect(node: &ManagedNode, now: SystemTime) -> Option<Held> {
         && node.record.stage == NodeStage::LeaseCreated
         && node.retry.consecutive_failures == 0;
     let failures = node.retry.consecutive_failures;
-    let reason = if probing {
-        HeldReason::AwaitingEndpoint
-    } else {
-        HeldReason::Backoff { failures }
-    };
+    let reason =
+        if probing { HeldReason::AwaitingEndpoint } else { HeldReason::Backoff { failures } };
     Some(Held::at(reason, time))
 }
 
@@ -229,23 +205,13 @@ pub fn next_deadline(node: &ManagedNode, now: SystemTime) -> Option<SystemTime> 
     let underway = active && !record.stage.is_handed_off();
     let deadlines = [
         is(record.stage == NodeStage::Destroyed, node.retry.restart_at),
-        is(
-            record.stage != NodeStage::Destroyed,
-            node.retry.next_effect_at,
-        ),
+        is(record.stage != NodeStage::Destroyed, node.retry.next_effect_at),
         node.pending.as_deref().map(|pending| pending.deadline),
-        is(
-            active,
-            record.silence.as_deref().map(|silence| silence.deadline),
-        ),
+        is(active, record.silence.as_deref().map(|silence| silence.deadline)),
         is(underway, record.ready_by),
         is(underway && !record.stage.has_joined(), record.bootstrap_by),
     ];
-    deadlines
-        .into_iter()
-        .flatten()
-        .filter(|&time| time > now)
-        .min()
+    deadlines.into_iter().flatten().filter(|&time| time > now).min()
 }
 
 impl Step {
@@ -257,10 +223,8 @@ impl Step {
             return None;
         };
         let record = &node.record;
-        let unsettled_since = node
-            .retry
-            .ambiguous_since
-            .filter(|_| node.retry.ambiguous_operation == Some(kind));
+        let unsettled_since =
+            node.retry.ambiguous_since.filter(|_| node.retry.ambiguous_operation == Some(kind));
         let lease = || record.lease.as_deref().cloned();
         Some(match kind {
             OperationKind::CreateLease => NodeManagerCommand::CreateLease {
@@ -277,13 +241,11 @@ impl Step {
                 unsettled_since,
             },
             OperationKind::BootstrapConvergenceObserved => {
-                NodeManagerCommand::BootstrapConvergenceObserved {
-                    session: node.active_bootstrap,
-                }
+                NodeManagerCommand::BootstrapConvergenceObserved { session: node.active_bootstrap }
             }
-            OperationKind::CancelBootstrap => NodeManagerCommand::CancelBootstrap {
-                session: node.active_bootstrap?,
-            },
+            OperationKind::CancelBootstrap => {
+                NodeManagerCommand::CancelBootstrap { session: node.active_bootstrap? }
+            }
             OperationKind::DestroyLease => NodeManagerCommand::DestroyLease { lease: lease()? },
         })
     }

@@ -27,11 +27,7 @@ impl GroupTopology {
     /// Returns the spec of one slot.
     pub fn spec(&self, index: u32) -> LogicalNodeSpec {
         let template = Arc::clone(&self.template);
-        LogicalNodeSpec {
-            logical_node_id: self.slot(index),
-            index,
-            template,
-        }
+        LogicalNodeSpec { logical_node_id: self.slot(index), index, template }
     }
 
     pub(crate) fn wants(&self, slot: &LogicalNodeSpec) -> bool {
@@ -77,11 +73,8 @@ impl Topology {
         validate(shape, max_nodes)?;
         let groups = shape.groups.iter().map(|group| {
             let template = Arc::new(group.template());
-            let topology = GroupTopology {
-                template,
-                count: group.count,
-                policy: group.policy.clone(),
-            };
+            let topology =
+                GroupTopology { template, count: group.count, policy: group.policy.clone() };
             (group.group_id.clone(), topology)
         });
         Ok(Self {
@@ -106,16 +99,11 @@ impl Topology {
 
     /// Returns how many nodes are desired.
     pub fn total(&self) -> u64 {
-        self.groups
-            .values()
-            .map(|group| u64::from(group.count))
-            .sum()
+        self.groups.values().map(|group| u64::from(group.count)).sum()
     }
 
     /// Returns the group that wants the slot an attempt was made for.
     pub fn wanting(&self, slot: &LogicalNodeSpec) -> Option<&GroupTopology> {
-        self.groups
-            .get(slot.group_id())
-            .filter(|group| group.wants(slot))
+        self.groups.get(slot.group_id()).filter(|group| group.wants(slot))
     }
 }

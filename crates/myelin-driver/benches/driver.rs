@@ -51,10 +51,5 @@ fn full_convergence(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(
-    benches,
-    steady_full_pass,
-    incremental_pass,
-    full_convergence
-);
+criterion_group!(benches, steady_full_pass, incremental_pass, full_convergence);
 criterion_main!(benches);

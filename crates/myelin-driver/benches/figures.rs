@@ -27,9 +27,7 @@ fn main() {
         return;
     };
     let n: u32 = nodes.replace('_', "").parse().expect("a number of nodes");
-    let repeats: usize = rest
-        .first()
-        .map_or(5, |text| text.parse().expect("a number of repeats"));
+    let repeats: usize = rest.first().map_or(5, |text| text.parse().expect("a number of repeats"));
     let (unit, mut samples) = match name.as_str() {
         "cold" => ("ns_per_node", cold(n, repeats)),
         "steady" => ("ns_per_node", steady(n, repeats)),
@@ -65,9 +63,7 @@ fn cold(n: u32, repeats: usize) -> Vec<f64> {
     let mut samples = Vec::new();
     for _ in 0..repeats {
         let mut planner = Planner::new(topology.clone());
-        let plan = timed(&mut samples, f64::from(n), || {
-            measured_cold(&mut planner, &state)
-        });
+        let plan = timed(&mut samples, f64::from(n), || measured_cold(&mut planner, &state));
         assert_eq!(plan.actions.len(), n as usize);
     }
     samples
@@ -119,9 +115,7 @@ fn oracle(n: u32, repeats: usize) -> Vec<f64> {
     let shape = driver.desired().expect("accepted").clone();
     let mut samples = Vec::new();
     for _ in 0..repeats {
-        let plan = timed(&mut samples, f64::from(n), || {
-            measured_oracle(driver.state(), &shape)
-        });
+        let plan = timed(&mut samples, f64::from(n), || measured_oracle(driver.state(), &shape));
         assert!(plan.actions.is_empty());
     }
     samples

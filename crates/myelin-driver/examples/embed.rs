@@ -65,9 +65,7 @@ impl Yard {
         };
         let operation = submission.operation;
         let finished = NodeEvent::OperationFinished { operation, outcome };
-        let joined = agent.map(|agent| NodeEvent::Joined {
-            swactor: agent.as_str().into(),
-        });
+        let joined = agent.map(|agent| NodeEvent::Joined { swactor: agent.as_str().into() });
         let events = [Some(finished), joined].into_iter().flatten();
         let observed = |event| {
             Event::Observed(NodeObservation {
@@ -94,9 +92,7 @@ impl Yard {
 }
 
 fn connection(lease: &LeaseFacts) -> Connection {
-    Connection::Exec(ExecEndpoint {
-        target: lease.lease_id.as_str().into(),
-    })
+    Connection::Exec(ExecEndpoint { target: lease.lease_id.as_str().into() })
 }
 
 /// The loop around a driver, in virtual time.
@@ -157,9 +153,7 @@ impl Loop {
             history: Some(&effects.changed.events),
             ..Snapshot::new(self.driver.state(), self.now)
         };
-        self.linter
-            .step(&snapshot)
-            .unwrap_or_else(|violations| panic!("{violations}"));
+        self.linter.step(&snapshot).unwrap_or_else(|violations| panic!("{violations}"));
     }
 }
 

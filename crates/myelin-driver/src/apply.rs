@@ -33,10 +33,8 @@ impl ClusterDriver {
                 | NodeAction::Restart { .. }
                 | NodeAction::Reap { .. }) => action,
             };
-            let allocates = matches!(
-                action,
-                NodeAction::Insert { .. } | NodeAction::Restart { .. }
-            );
+            let allocates =
+                matches!(action, NodeAction::Insert { .. } | NodeAction::Restart { .. });
             if (allocates && !allocator_valid) || !self.is_valid(&action) {
                 allocator_valid &= !allocates;
                 self.discard(&action);
@@ -61,9 +59,7 @@ impl ClusterDriver {
         self.effects.changed.cluster |= !fresh.is_empty();
         self.counters.applied += fresh.len() as u64;
         if fresh.len() * BULK_SHARE >= self.state.nodes.len() {
-            self.state
-                .nodes
-                .append(&mut fresh.into_iter().collect::<BTreeMap<_, _>>());
+            self.state.nodes.append(&mut fresh.into_iter().collect::<BTreeMap<_, _>>());
         } else {
             self.state.nodes.extend(fresh);
         }
@@ -74,42 +70,24 @@ impl ClusterDriver {
         self.counters.applied += 1;
         match action {
             NodeAction::Insert { .. } | NodeAction::Dispatch(_) => {}
-            NodeAction::BeginDelete {
-                node,
-                cause,
-                brakes,
-                ..
-            } => {
+            NodeAction::BeginDelete { node, cause, brakes, .. } => {
                 self.begin_delete(&node, cause, brakes, policy);
             }
-            NodeAction::MarkDestroyed {
-                node: id,
-                expected_attempt,
-            } => {
+            NodeAction::MarkDestroyed { node: id, expected_attempt } => {
                 transition::mark_destroyed(valid(&mut self.state, &id), self.now);
                 self.touch(&id);
                 self.emit_of(Some(id), Some(expected_attempt), EventKind::Destroyed);
             }
-            NodeAction::Restart {
-                node: id,
-                expected_attempt,
-                new_attempt,
-                desired,
-            } => {
+            NodeAction::Restart { node: id, expected_attempt, new_attempt, desired } => {
                 self.state.next_attempt_id += 1;
                 self.effects.changed.cluster = true;
                 self.effects.forget.push((id.clone(), expected_attempt));
                 transition::restart(valid(&mut self.state, &id), new_attempt, desired);
                 self.touch(&id);
-                let kind = EventKind::Restarted {
-                    previous: expected_attempt,
-                };
+                let kind = EventKind::Restarted { previous: expected_attempt };
                 self.emit_of(Some(id), Some(new_attempt), kind);
             }
-            NodeAction::Reap {
-                node: id,
-                expected_attempt,
-            } => {
+            NodeAction::Reap { node: id, expected_attempt } => {
                 if let Some((node, planner)) =
                     self.state.nodes.remove(&id).zip(self.planner.as_mut())
                 {
@@ -130,16 +108,12 @@ impl ClusterDriver {
         let Some(node) = node else { return false };
         match action {
             NodeAction::Insert { .. } | NodeAction::Dispatch(_) => false,
-            NodeAction::BeginDelete {
-                expected_attempt, ..
-            } => {
+            NodeAction::BeginDelete { expected_attempt, .. } => {
                 node.attempt == *expected_attempt
                     && node.intent == NodeIntent::Active
                     && !node.is_destroyed()
             }
-            NodeAction::MarkDestroyed {
-                expected_attempt, ..
-            } => {
+            NodeAction::MarkDestroyed { expected_attempt, .. } => {
                 node.attempt == *expected_attempt
                     && node.intent == NodeIntent::Deleting
                     && !node.is_destroyed()
@@ -147,30 +121,21 @@ impl ClusterDriver {
                     && node.active_bootstrap.is_none()
                     && node.record.lease.is_none()
             }
-            NodeAction::Restart {
-                expected_attempt,
-                new_attempt,
-                ..
-            } => {
+            NodeAction::Restart { expected_attempt, new_attempt, .. } => {
                 node.attempt == *expected_attempt
                     && node.is_destroyed()
                     && self.can_allocate(*new_attempt)
             }
-            NodeAction::Reap {
-                expected_attempt, ..
-            } => node.attempt == *expected_attempt && node.is_destroyed(),
+            NodeAction::Reap { expected_attempt, .. } => {
+                node.attempt == *expected_attempt && node.is_destroyed()
+            }
         }
     }
 
     fn discard(&mut self, action: &NodeAction) {
         self.counters.discarded += 1;
         tracing::debug!(%action, "stale action discarded");
-        self.emit(
-            Some(action.node()),
-            EventKind::Discarded {
-                action: action.to_string().into(),
-            },
-        );
+        self.emit(Some(action.node()), EventKind::Discarded { action: action.to_string().into() });
         self.touched.push(action.node().clone());
         let Some(planner) = &mut self.planner else {
             return;
@@ -192,11 +157,7 @@ impl ClusterDriver {
             return;
         };
         planner.touch_group(slot.group_id());
-        self.state
-            .groups
-            .entry(slot.group_id().clone())
-            .or_default()
-            .canary = Some(canary);
+        self.state.groups.entry(slot.group_id().clone()).or_default().canary = Some(canary);
         self.effects.changed.cluster = true;
     }
 
@@ -226,12 +187,7 @@ impl ClusterDriver {
         }
         if brakes.group {
             self.braked.insert(group.clone());
-            self.state
-                .groups
-                .entry(group.clone())
-                .or_default()
-                .brake
-                .silent_machine_ended = true;
+            self.state.groups.entry(group.clone()).or_default().brake.silent_machine_ended = true;
         }
         self.state.brake.silent_machine_ended |= brakes.run;
         if (brakes.group || brakes.run)
@@ -246,49 +202,28 @@ impl ClusterDriver {
     /// Records the effect, then hands it out (seed 1 §6).
     fn dispatch(&mut self, effect: PlannedEffect, policy: &RetryPolicy) {
         let now = self.now;
-        let node = self
-            .state
-            .nodes
-            .get_mut(&effect.node)
-            .filter(|node| can_dispatch(node, &effect));
+        let node =
+            self.state.nodes.get_mut(&effect.node).filter(|node| can_dispatch(node, &effect));
         let Some(node) = node else {
             return self.discard(&NodeAction::Dispatch(effect));
         };
-        let PlannedEffect {
-            node: id,
-            operation,
-            command,
-        } = effect;
+        let PlannedEffect { node: id, operation, command } = effect;
         let kind = command.kind();
         transition::record_dispatch(node, operation, kind, now, policy);
-        let deadline = node
-            .pending
-            .as_deref()
-            .map_or(now, |pending| pending.deadline);
+        let deadline = node.pending.as_deref().map_or(now, |pending| pending.deadline);
         if let Some(planner) = &mut self.planner {
             planner.refresh(node, now);
         }
         self.counters.applied += 1;
-        if let NodeManagerCommand::CreateLease {
-            spec,
-            mode: LeaseMode::CreateOrAdopt,
-            ..
-        } = &command
+        if let NodeManagerCommand::CreateLease { spec, mode: LeaseMode::CreateOrAdopt, .. } =
+            &command
         {
             self.note_canary(spec);
         }
         self.effects.changed.nodes.push(id.clone());
-        let event = EventKind::Dispatched {
-            operation,
-            effect: kind,
-        };
+        let event = EventKind::Dispatched { operation, effect: kind };
         self.emit_of(Some(id.clone()), Some(operation.attempt), event);
-        self.effects.submit.push(Submission {
-            node: id,
-            operation,
-            command,
-            deadline,
-        });
+        self.effects.submit.push(Submission { node: id, operation, command, deadline });
     }
 }
 
@@ -300,8 +235,5 @@ fn can_dispatch(node: &ManagedNode, effect: &PlannedEffect) -> bool {
 }
 
 fn valid<'a>(state: &'a mut ClusterState, node: &LogicalNodeId) -> &'a mut ManagedNode {
-    state
-        .nodes
-        .get_mut(node)
-        .expect("the action's preconditions hold")
+    state.nodes.get_mut(node).expect("the action's preconditions hold")
 }

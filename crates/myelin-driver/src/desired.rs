@@ -20,10 +20,7 @@ pub struct Desired {
 impl Desired {
     /// Returns the shape with the default retry policy.
     pub fn new(shape: ClusterShape) -> Self {
-        Self {
-            shape,
-            retry: RetryPolicy::default(),
-        }
+        Self { shape, retry: RetryPolicy::default() }
     }
 }
 
@@ -106,8 +103,7 @@ impl ClusterDriver {
 
     fn retarget(&mut self, topology: Topology) {
         if let Some(planner) = &mut self.planner {
-            self.touched
-                .extend(planner.set_topology(topology, &self.state));
+            self.touched.extend(planner.set_topology(topology, &self.state));
         } else {
             self.touched.extend(self.state.nodes.keys().cloned());
             self.planner = Some(Planner::new(topology));

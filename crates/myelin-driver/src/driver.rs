@@ -30,9 +30,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            max_nodes: DEFAULT_MAX_NODES,
-        }
+        Self { max_nodes: DEFAULT_MAX_NODES }
     }
 }
 
@@ -134,11 +132,7 @@ impl ClusterDriver {
                 }
             }
             Event::Observed(observation) => self.observe(observation),
-            Event::SubmitFailed {
-                node,
-                operation,
-                message,
-            } => {
+            Event::SubmitFailed { node, operation, message } => {
                 self.submit_failed(node, operation, message);
             }
             Event::Operator { target, request } => self.operator(&target, request),
@@ -165,11 +159,8 @@ impl ClusterDriver {
             }
             self.queue.done(&key);
         }
-        self.effects.wake_at = if self.queue.is_idle() {
-            self.queue.next_deadline()
-        } else {
-            Some(self.now)
-        };
+        self.effects.wake_at =
+            if self.queue.is_idle() { self.queue.next_deadline() } else { Some(self.now) };
         sort_once(&mut self.effects.changed.nodes);
         mem::take(&mut self.effects)
     }
@@ -208,9 +199,7 @@ impl ClusterDriver {
     }
 
     pub(crate) fn emit(&mut self, node: Option<&LogicalNodeId>, kind: EventKind) {
-        let attempt = node
-            .and_then(|id| self.state.nodes.get(id))
-            .map(|node| node.attempt);
+        let attempt = node.and_then(|id| self.state.nodes.get(id)).map(|node| node.attempt);
         self.emit_of(node.cloned(), attempt, kind);
     }
 
@@ -220,12 +209,7 @@ impl ClusterDriver {
         attempt: Option<NodeAttemptId>,
         kind: EventKind,
     ) {
-        self.effects.changed.events.push(DriverEvent {
-            at: self.now,
-            node,
-            attempt,
-            kind,
-        });
+        self.effects.changed.events.push(DriverEvent { at: self.now, node, attempt, kind });
     }
 
     /// Returns the observed state.

@@ -64,13 +64,7 @@ pub struct Submission {
 
 impl fmt::Display for Submission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} {} {}",
-            self.node,
-            self.operation,
-            self.command.kind()
-        )
+        write!(f, "{} {} {}", self.node, self.operation, self.command.kind())
     }
 }
 

@@ -18,11 +18,7 @@ fn narrate(node: &ManagedNode, before: &Before, mut tell: impl FnMut(EventKind))
     if let Some((operation, effect)) = before.effect.filter(|_| node.pending.is_none()) {
         tell(if node.retry.consecutive_failures > before.failures {
             let error = node.retry.last_error.clone().unwrap_or_default();
-            EventKind::EffectFailed {
-                operation,
-                effect,
-                error,
-            }
+            EventKind::EffectFailed { operation, effect, error }
         } else {
             EventKind::Succeeded { operation, effect }
         });
@@ -39,14 +35,10 @@ fn narrate(node: &ManagedNode, before: &Before, mut tell: impl FnMut(EventKind))
         tell(EventKind::DeleteBegan { cause });
     }
     if let Some(quarantine) = node.quarantine.as_deref().filter(|_| !before.quarantined) {
-        tell(EventKind::Quarantined {
-            failures: quarantine.failures,
-        });
+        tell(EventKind::Quarantined { failures: quarantine.failures });
     }
     if let Some(refusal) = node.refused.as_deref().filter(|_| !before.refused) {
-        tell(EventKind::Refused {
-            message: refusal.message.clone(),
-        });
+        tell(EventKind::Refused { message: refusal.message.clone() });
     }
     match (before.silent, record.silence.is_some()) {
         (false, true) => tell(EventKind::Silent),
@@ -59,10 +51,7 @@ fn narrate(node: &ManagedNode, before: &Before, mut tell: impl FnMut(EventKind))
 }
 
 /// What of a node is compared before and after a fold, to say what happened.
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "one bit per thing that can happen"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "one bit per thing that can happen")]
 struct Before {
     stage: NodeStage,
     ready: bool,
@@ -86,10 +75,7 @@ impl Before {
             recovering: node.recovering,
             deleting: node.intent == NodeIntent::Deleting,
             failures: node.retry.consecutive_failures,
-            effect: node
-                .pending
-                .as_deref()
-                .map(|pending| (pending.id, pending.kind)),
+            effect: node.pending.as_deref().map(|pending| (pending.id, pending.kind)),
         }
     }
 }
@@ -125,12 +111,7 @@ impl ClusterDriver {
             let attempt = Some(node.attempt);
             let events = &mut self.effects.changed.events;
             narrate(node, &before, |kind| {
-                events.push(DriverEvent {
-                    at,
-                    node: Some(id.clone()),
-                    attempt,
-                    kind,
-                });
+                events.push(DriverEvent { at, node: Some(id.clone()), attempt, kind });
             });
             let proof = (node.is_ready() && !before.ready).then(|| node.record.desired.clone());
             self.touch(&id);
@@ -156,15 +137,10 @@ impl ClusterDriver {
             Arc::ptr_eq(template, &slot.template) || *template == slot.template
         };
         // A node of an earlier spec that is heard again says nothing about the one on trial.
-        let current = planner
-            .topology()
-            .wanting(slot)
-            .is_some_and(|group| same(&group.template));
+        let current = planner.topology().wanting(slot).is_some_and(|group| same(&group.template));
         if !self.state.groups.contains_key(group) {
             self.effects.changed.cluster = true;
-            self.state
-                .groups
-                .insert(group.clone(), GroupRecord::default());
+            self.state.groups.insert(group.clone(), GroupRecord::default());
         }
         let record = self.state.groups.get_mut(group).expect("just inserted");
         if current && !record.has_proven(&slot.template) {
@@ -231,24 +207,14 @@ impl ClusterDriver {
         message: Box<str>,
     ) {
         // What was never submitted has not happened, whatever it would have made.
-        let error = OperationError {
-            class: ErrorClass::Transient,
-            message,
-        };
+        let error = OperationError { class: ErrorClass::Transient, message };
         let outcome = OperationOutcome::Failed(error);
         let event = NodeEvent::OperationFinished { operation, outcome };
-        self.observe(NodeObservation {
-            node,
-            attempt: operation.attempt,
-            event,
-        });
+        self.observe(NodeObservation { node, attempt: operation.attempt, event });
     }
 
     fn is_refused(&self, id: &LogicalNodeId) -> bool {
-        self.state
-            .nodes
-            .get(id)
-            .is_some_and(|node| node.refused.is_some())
+        self.state.nodes.get(id).is_some_and(|node| node.refused.is_some())
     }
 
     pub(crate) fn operator(&mut self, target: &Target, request: OperatorRequest) {
@@ -268,29 +234,18 @@ impl ClusterDriver {
                 self.state.nodes.iter().filter(of_group).collect()
             }
         };
-        let asked: Vec<_> = nodes
-            .into_iter()
-            .map(|(id, node)| (id.clone(), node.attempt))
-            .collect();
+        let asked: Vec<_> =
+            nodes.into_iter().map(|(id, node)| (id.clone(), node.attempt)).collect();
         for (node, attempt) in asked {
             let event = NodeEvent::Operator(request);
             let at = self.effects.changed.events.len();
-            let observation = NodeObservation {
-                node: node.clone(),
-                attempt,
-                event,
-            };
+            let observation = NodeObservation { node: node.clone(), attempt, event };
             match self.fold_one(observation) {
                 // The word comes before what it led to.
                 Folded::Applied => {
                     let (node, attempt) = (Some(node), Some(attempt));
                     let kind = EventKind::OperatorAsked { request };
-                    let asked = DriverEvent {
-                        at: self.now,
-                        node,
-                        attempt,
-                        kind,
-                    };
+                    let asked = DriverEvent { at: self.now, node, attempt, kind };
                     self.effects.changed.events.insert(at, asked);
                 }
                 Folded::Ignored(reason) => self.ignored(node, attempt, reason),
@@ -304,14 +259,7 @@ impl ClusterDriver {
         }
         self.state.paused = paused;
         self.effects.changed.cluster = true;
-        self.emit(
-            None,
-            if paused {
-                EventKind::Paused
-            } else {
-                EventKind::Resumed
-            },
-        );
+        self.emit(None, if paused { EventKind::Paused } else { EventKind::Resumed });
         // What was held for the pause, and what is held from now on, is decided anew.
         let unsettled: Vec<_> = self.planner.iter().flat_map(Planner::unsettled).collect();
         for id in unsettled {
@@ -349,11 +297,7 @@ impl ClusterDriver {
         let attempt = self.state.nodes.get(&id).map(|node| node.attempt);
         if let Some(attempt) = attempt.filter(|_| !self.state.paused) {
             let event = NodeEvent::DeadlinePassed;
-            self.fold_one(NodeObservation {
-                node: id,
-                attempt,
-                event,
-            });
+            self.fold_one(NodeObservation { node: id, attempt, event });
         }
     }
 }

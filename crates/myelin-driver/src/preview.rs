@@ -42,10 +42,7 @@ impl Preview {
             NodeChange::Create => false,
             NodeChange::Replace { ready, .. } | NodeChange::Delete { ready, .. } => *ready,
         };
-        self.changes
-            .iter()
-            .filter(|(_, change)| taken(change))
-            .count()
+        self.changes.iter().filter(|(_, change)| taken(change)).count()
     }
 }
 
@@ -57,10 +54,7 @@ impl ClusterDriver {
     /// A shape of another run, or an invalid one.
     pub fn preview(&self, shape: &ClusterShape) -> Result<Preview, DesiredError> {
         if let Some(expected) = self.run_id().filter(|&run| run != shape.run_id) {
-            return Err(DesiredError::OtherRun {
-                expected,
-                found: shape.run_id,
-            });
+            return Err(DesiredError::OtherRun { expected, found: shape.run_id });
         }
         let topology = Topology::with_max_nodes(shape, self.options.max_nodes)
             .map_err(DesiredError::Invalid)?;
@@ -88,9 +82,7 @@ impl ClusterDriver {
                 }
             }
         }
-        preview
-            .changes
-            .sort_by(|(left, _), (right, _)| left.cmp(right));
+        preview.changes.sort_by(|(left, _), (right, _)| left.cmp(right));
         Ok(preview)
     }
 }

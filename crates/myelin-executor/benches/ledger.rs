@@ -32,10 +32,7 @@ fn operations(n_nodes: u32) -> Vec<(Arc<Submission>, OperationOutcome)> {
             let (command, outcome) = operation(sequence, n, spec);
             let submission = Submission {
                 node,
-                operation: OperationId {
-                    attempt: NodeAttemptId(u64::from(n)),
-                    sequence,
-                },
+                operation: OperationId { attempt: NodeAttemptId(u64::from(n)), sequence },
                 command,
                 deadline: SystemTime::UNIX_EPOCH,
             };
@@ -51,9 +48,7 @@ fn operation(
     spec: myelin_shape::LogicalNodeSpec,
 ) -> (NodeManagerCommand, OperationOutcome) {
     let lease = lease(n);
-    let connection = Connection::Exec(ExecEndpoint {
-        target: "target".into(),
-    });
+    let connection = Connection::Exec(ExecEndpoint { target: "target".into() });
     let session = myelin_shape::BootstrapSessionId(u64::from(n));
     match sequence {
         0 => (
@@ -62,10 +57,7 @@ fn operation(
                 mode: LeaseMode::CreateOrAdopt,
                 unsettled_since: None,
             },
-            OperationOutcome::LeaseCreated {
-                lease: Box::new(lease),
-                connection: Some(connection),
-            },
+            OperationOutcome::LeaseCreated { lease: Box::new(lease), connection: Some(connection) },
         ),
         1 => (
             NodeManagerCommand::StartBootstrap {
@@ -78,9 +70,7 @@ fn operation(
             OperationOutcome::BootstrapStarted { session },
         ),
         _ => (
-            NodeManagerCommand::BootstrapConvergenceObserved {
-                session: Some(session),
-            },
+            NodeManagerCommand::BootstrapConvergenceObserved { session: Some(session) },
             OperationOutcome::ConvergenceRecorded,
         ),
     }

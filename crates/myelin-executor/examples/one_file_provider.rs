@@ -93,10 +93,7 @@ impl Provider for DirectoryProvider {
         }
         self.make(&request.key, &request.template_digest)
             .map_err(|error| transient("cannot make the lease", &error))?;
-        Ok(NewLease {
-            lease: facts(&request.key),
-            connection: Some(self.connection(&request.key)),
-        })
+        Ok(NewLease { lease: facts(&request.key), connection: Some(self.connection(&request.key)) })
     }
 
     async fn find(&self, key: &AttemptKey) -> Result<Vec<FoundLease>, ProviderError> {
@@ -120,11 +117,7 @@ impl Provider for DirectoryProvider {
         // An error is no absence.
         let exists = self.path(&key_of(lease)?).try_exists();
         let exists = exists.map_err(|error| transient("cannot look for a lease", &error))?;
-        Ok(if exists {
-            Presence::Present
-        } else {
-            Presence::Absent
-        })
+        Ok(if exists { Presence::Present } else { Presence::Absent })
     }
 
     async fn destroy(&self, lease: &LeaseFacts) -> Result<(), ProviderError> {
@@ -152,9 +145,8 @@ impl Bootstrap for DirectoryProvider {
             return Ok(id);
         }
         // There is no await from here on: dropping this call leaves a session that is recorded, or none.
-        let child = self
-            .spawn(request)
-            .map_err(|error| transient("cannot start the agent", &error))?;
+        let child =
+            self.spawn(request).map_err(|error| transient("cannot start the agent", &error))?;
         let id = BootstrapSessionId(self.last_session.fetch_add(1, Relaxed) + 1);
         let session = Arc::new(Session {
             key: request.key.clone(),
@@ -201,11 +193,7 @@ async fn watch(
     sink: Arc<dyn BootstrapSink>,
 ) {
     let report = |sequence, stage, message| {
-        let update = BootstrapUpdate::Stage {
-            sequence,
-            stage,
-            message,
-        };
+        let update = BootstrapUpdate::Stage { sequence, stage, message };
         sink.report(&session.key, id, update);
     };
     report(1, BootstrapStage::WaitingForSwactorJoin, None);
@@ -340,9 +328,7 @@ impl DirectoryProvider {
     fn sessions_of(&self, key: &AttemptKey) -> Vec<(BootstrapSessionId, Arc<Session>)> {
         let sessions = self.sessions();
         let of_key = sessions.iter().filter(|(_, session)| session.key == *key);
-        of_key
-            .map(|(id, session)| (*id, Arc::clone(session)))
-            .collect()
+        of_key.map(|(id, session)| (*id, Arc::clone(session))).collect()
     }
 
     /// Returns the session of an attempt whose processes run, joined or not.
@@ -442,11 +428,7 @@ impl conformance::ProviderHarness for Harness {
         let processes = fs::read_dir("/proc").expect("this is Linux").flatten();
         let mut places = processes.filter_map(|it| fs::read_link(it.path().join("cwd")).ok());
         // The name of one that was removed has more behind it.
-        places.any(|place| {
-            place
-                .to_string_lossy()
-                .starts_with(&*directory.to_string_lossy())
-        })
+        places.any(|place| place.to_string_lossy().starts_with(&*directory.to_string_lossy()))
     }
 }
 
@@ -461,10 +443,7 @@ impl BootstrapSink for Nobody {
 async fn conform() -> Result<conformance::Report, conformance::Failure> {
     let root = tempfile::tempdir().expect("a temporary directory can be made");
     let root_path = root.path().canonicalize().expect("it exists");
-    let join = Join {
-        address: "127.0.0.1:9".into(),
-        secret: JoinSecret::new([7; 32]),
-    };
+    let join = Join { address: "127.0.0.1:9".into(), secret: JoinSecret::new([7; 32]) };
     let provider = DirectoryProvider::new(&root_path, join, Arc::new(Nobody));
     conformance::run(&Harness(Arc::new(provider))).await
 }
@@ -482,9 +461,7 @@ async fn main() -> Result<(), conformance::Failure> {
 #[cfg(test)]
 #[tokio::test]
 async fn the_provider_of_the_guide_conforms() {
-    let report = conform()
-        .await
-        .unwrap_or_else(|failure| panic!("{failure}"));
+    let report = conform().await.unwrap_or_else(|failure| panic!("{failure}"));
     // Two leases of one name cannot be in one directory.
     assert_eq!(report.skipped, ["oldest_of_two_leases_comes_first"]);
 }

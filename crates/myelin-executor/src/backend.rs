@@ -125,15 +125,8 @@ impl Backend {
 
     async fn dispatch(&self, call: &Call<'_>) -> OperationOutcome {
         match &call.submission.command {
-            NodeManagerCommand::CreateLease {
-                spec,
-                mode,
-                unsettled_since,
-            } => {
-                let terms = Terms {
-                    mode: *mode,
-                    unsettled_since: *unsettled_since,
-                };
+            NodeManagerCommand::CreateLease { spec, mode, unsettled_since } => {
+                let terms = Terms { mode: *mode, unsettled_since: *unsettled_since };
                 self.create_lease(call, spec, terms).await
             }
             NodeManagerCommand::LookupEndpoint { lease } => self.look_up_endpoint(lease).await,
@@ -151,10 +144,7 @@ impl Backend {
                     lease: lease.clone(),
                     connection: connection.clone(),
                 };
-                let terms = Terms {
-                    mode: *mode,
-                    unsettled_since: *unsettled_since,
-                };
+                let terms = Terms { mode: *mode, unsettled_since: *unsettled_since };
                 self.start_bootstrap(call, &request, terms).await
             }
             NodeManagerCommand::BootstrapConvergenceObserved { session } => match session {
@@ -178,10 +168,7 @@ impl Backend {
         spec: &LogicalNodeSpec,
         terms: Terms,
     ) -> OperationOutcome {
-        let digest = call
-            .digest
-            .as_ref()
-            .expect("a create comes with its template's digest");
+        let digest = call.digest.as_ref().expect("a create comes with its template's digest");
         if call.must_look_first(terms) {
             if let Some(outcome) = self.find_lease(call, digest, terms).await {
                 return outcome;
@@ -236,10 +223,7 @@ impl Backend {
         let matching = found.iter().filter(|lease| lease.template_digest == digest);
         // Ties go to the earlier entry: the listing is oldest first, at the provider's own resolution.
         let Some(oldest) = matching.min_by_key(|lease| lease.created_at) else {
-            return failed(
-                ErrorClass::Permanent,
-                &foreign(&call.key, digest, &found[0]),
-            );
+            return failed(ErrorClass::Permanent, &foreign(&call.key, digest, &found[0]));
         };
         let mut tally = self.tally();
         tally.adopted += 1;
@@ -254,10 +238,7 @@ impl Backend {
             );
         }
         drop(tally);
-        created(NewLease {
-            lease: oldest.lease.clone(),
-            connection: oldest.connection.clone(),
-        })
+        created(NewLease { lease: oldest.lease.clone(), connection: oldest.connection.clone() })
     }
 
     async fn still_exists(&self, call: &Call<'_>, late: &OperationOutcome) -> bool {
@@ -266,10 +247,7 @@ impl Backend {
         };
         call.turn.charge();
         // Only certain absence outweighs the provider's own word that it made the lease.
-        !matches!(
-            self.noted(self.provider.presence(lease).await),
-            Ok(Presence::Absent)
-        )
+        !matches!(self.noted(self.provider.presence(lease).await), Ok(Presence::Absent))
     }
 
     /// Says what "not found" means on these terms. `None`: it is absent, and may be made.
@@ -380,11 +358,8 @@ impl Backend {
         };
         let mut tally = self.tally();
         tally.no_capacity.retain(|_, it| it.until > now);
-        let known = NoCapacity {
-            template_digest: Arc::clone(digest),
-            message: message.into(),
-            until,
-        };
+        let known =
+            NoCapacity { template_digest: Arc::clone(digest), message: message.into(), until };
         tally.no_capacity.insert(Arc::clone(digest), known);
     }
 
@@ -394,10 +369,7 @@ impl Backend {
 }
 
 fn created(made: NewLease) -> OperationOutcome {
-    OperationOutcome::LeaseCreated {
-        lease: Box::new(made.lease),
-        connection: made.connection,
-    }
+    OperationOutcome::LeaseCreated { lease: Box::new(made.lease), connection: made.connection }
 }
 
 fn ended(answer: Result<(), ProviderError>, done: OperationOutcome) -> OperationOutcome {

@@ -23,10 +23,7 @@ struct Known {
 impl Digests {
     pub(crate) fn of(&self, template: &Arc<NodeTemplate>) -> Arc<str> {
         let address = Arc::as_ptr(template).addr();
-        let mut known = self
-            .known
-            .lock()
-            .expect("no code panics while it holds the digests");
+        let mut known = self.known.lock().expect("no code panics while it holds the digests");
         if let Some((_, digest)) = known.by_address.get(&address) {
             return Arc::clone(digest);
         }
@@ -49,8 +46,7 @@ impl Known {
         if self.by_address.len() <= self.prune_above {
             return;
         }
-        self.by_address
-            .retain(|_, (template, _)| template.strong_count() > 0);
+        self.by_address.retain(|_, (template, _)| template.strong_count() > 0);
         self.prune_above = self.by_address.len().max(8) * 2;
     }
 }

@@ -125,9 +125,7 @@ impl Executor {
         let backends = self.0.backends.iter();
         Snapshot {
             n_attempts: self.0.state().ledger.len(),
-            providers: backends
-                .map(|(kind, backend)| backend.snapshot(kind))
-                .collect(),
+            providers: backends.map(|(kind, backend)| backend.snapshot(kind)).collect(),
         }
     }
 
@@ -286,11 +284,7 @@ impl Inner {
         let backend = match kind {
             Some(kind) => self.backends.get(kind),
             // After a restart nobody remembers whose session it is; with one provider there is no doubt.
-            None => self
-                .backends
-                .values()
-                .next()
-                .filter(|_| self.backends.len() == 1),
+            None => self.backends.values().next().filter(|_| self.backends.len() == 1),
         };
         backend.cloned().ok_or_else(|| {
             // Who cannot be asked cannot settle what is unknown.
@@ -305,11 +299,7 @@ impl Inner {
 
     fn unknown_provider(&self, kind: Option<&ProviderKind>) -> String {
         let known: Vec<_> = self.backends.keys().map(ProviderKind::as_str).collect();
-        let known = if known.is_empty() {
-            "none".to_owned()
-        } else {
-            known.join(", ")
-        };
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
         match kind {
             Some(kind) => format!("there is no provider {:?}; known: {known}", kind.as_str()),
             None => format!("it is not known which provider has the session; known: {known}"),
@@ -398,9 +388,7 @@ impl Inner {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state
-            .lock()
-            .expect("no code panics while it holds the state")
+        self.state.lock().expect("no code panics while it holds the state")
     }
 }
 

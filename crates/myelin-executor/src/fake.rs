@@ -134,11 +134,7 @@ impl FakeWorld {
 
     /// Says what the next call of a kind does that nothing was said of yet.
     pub fn script(&self, call: CallKind, step: Step) -> &Self {
-        self.inner()
-            .scripts
-            .entry(call)
-            .or_default()
-            .push_back(step);
+        self.inner().scripts.entry(call).or_default().push_back(step);
         self
     }
 
@@ -227,18 +223,12 @@ impl FakeWorld {
     pub fn leases(&self) -> Vec<FoundLease> {
         let inner = self.inner();
         let leases = inner.leases.iter();
-        leases
-            .map(|(&number, lease)| self.found(&inner, number, lease))
-            .collect()
+        leases.map(|(&number, lease)| self.found(&inner, number, lease)).collect()
     }
 
     /// Returns every session ever started whose lease still exists, oldest first.
     pub fn sessions(&self) -> Vec<FakeSession> {
-        self.inner()
-            .sessions
-            .values()
-            .map(|it| it.seen.clone())
-            .collect()
+        self.inner().sessions.values().map(|it| it.seen.clone()).collect()
     }
 
     /// Returns every call made so far, in order.
@@ -248,11 +238,7 @@ impl FakeWorld {
 
     /// Returns how many calls of a kind were made so far.
     pub fn n_calls(&self, kind: CallKind) -> usize {
-        self.inner()
-            .calls
-            .iter()
-            .filter(|call| call.kind == kind)
-            .count()
+        self.inner().calls.iter().filter(|call| call.kind == kind).count()
     }
 
     /// Returns the greatest number of leases that any one slot ever had at once.
@@ -328,11 +314,7 @@ fn number_of(lease: &ProviderLeaseId) -> Option<u64> {
 }
 
 fn observation(key: &AttemptKey, event: NodeEvent) -> NodeObservation {
-    NodeObservation {
-        node: key.node.clone(),
-        attempt: key.attempt,
-        event,
-    }
+    NodeObservation { node: key.node.clone(), attempt: key.attempt, event }
 }
 
 impl fmt::Debug for FakeWorld {

@@ -40,10 +40,7 @@ struct Place<'a> {
 
 impl Gate {
     pub(crate) fn new(limits: Limits) -> Arc<Self> {
-        Arc::new(Self {
-            queue: Mutex::new(Queue::new(limits)),
-            changed: Notify::new(),
-        })
+        Arc::new(Self { queue: Mutex::new(Queue::new(limits)), changed: Notify::new() })
     }
 
     /// Waits for a turn. Cancel-safe. `None`: the gate is no longer served.
@@ -96,14 +93,8 @@ impl Gate {
     /// Returns how many are with the provider, how many wait, and how long a pause still lasts.
     pub(crate) fn load(&self) -> (u32, usize, Option<Duration>) {
         let queue = self.queue();
-        let pause = queue
-            .paused_until()
-            .map(|at| at.saturating_duration_since(Instant::now()));
-        (
-            queue.n_running(),
-            queue.n_waiting(),
-            pause.filter(|left| !left.is_zero()),
-        )
+        let pause = queue.paused_until().map(|at| at.saturating_duration_since(Instant::now()));
+        (queue.n_running(), queue.n_waiting(), pause.filter(|left| !left.is_zero()))
     }
 
     pub(crate) fn limits(&self) -> Limits {
@@ -111,9 +102,7 @@ impl Gate {
     }
 
     fn queue(&self) -> MutexGuard<'_, Turns> {
-        self.queue
-            .lock()
-            .expect("no code panics while it holds the queue")
+        self.queue.lock().expect("no code panics while it holds the queue")
     }
 }
 

@@ -96,8 +96,7 @@ impl Ledger {
     /// Returns why it is refused; the ledger is unchanged.
     pub fn submit(&mut self, submission: &Arc<Submission>) -> Result<Admission, SubmitError> {
         let Some(attempt) = self.attempts.get_mut(&submission.operation.attempt) else {
-            self.attempts
-                .insert(submission.operation.attempt, Attempt::new(submission));
+            self.attempts.insert(submission.operation.attempt, Attempt::new(submission));
             return Ok(Admission::Run);
         };
         attempt.check_owner(submission)?;
@@ -248,34 +247,23 @@ impl Attempt {
         };
         self.progress = Progress::Waiting;
         let attempt = submission.operation.attempt;
-        Admission::Wait {
-            behind: OperationId { attempt, sequence },
-        }
+        Admission::Wait { behind: OperationId { attempt, sequence } }
     }
 
     fn expire(&mut self) -> Expiry {
         let (outcome, runs) = match &self.progress {
             Progress::Over(outcome) => {
-                return Expiry {
-                    outcome: outcome.clone(),
-                    stop: false,
-                };
+                return Expiry { outcome: outcome.clone(), stop: false };
             }
             Progress::Waiting => (never_sent(&self.newest), false),
             Progress::Admitted => (never_sent(&self.newest), true),
-            Progress::Sent => (
-                given_up(self.newest.kind(), "stopped at its deadline"),
-                true,
-            ),
+            Progress::Sent => (given_up(self.newest.kind(), "stopped at its deadline"), true),
         };
         if runs {
             self.lingering = Some(self.newest.operation.sequence);
         }
         self.progress = Progress::Over(outcome.clone());
-        Expiry {
-            outcome,
-            stop: true,
-        }
+        Expiry { outcome, stop: true }
     }
 
     fn end_newest(&mut self, answer: Option<OperationOutcome>) -> Ended {
@@ -289,10 +277,7 @@ impl Attempt {
             self.maybe_made_at = None;
         }
         self.progress = Progress::Over(outcome.clone());
-        Ended {
-            report: Some(outcome),
-            next: None,
-        }
+        Ended { report: Some(outcome), next: None }
     }
 
     fn end_lingering(&mut self, answer: Option<OperationOutcome>) -> Ended {

@@ -28,11 +28,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            concurrency: 16,
-            calls_per_second: None,
-            no_capacity_for: Duration::from_secs(30),
-        }
+        Self { concurrency: 16, calls_per_second: None, no_capacity_for: Duration::from_secs(30) }
     }
 }
 
@@ -83,11 +79,7 @@ struct Lane<W> {
 
 impl<W> Default for Lane<W> {
     fn default() -> Self {
-        Self {
-            running: 0,
-            waiting: BTreeMap::new(),
-            last: None,
-        }
+        Self { running: 0, waiting: BTreeMap::new(), last: None }
     }
 }
 
@@ -159,11 +151,7 @@ impl<W> Queue<W> {
         self.next_number += 1;
         let queue = self.lane(lane).waiting.entry(group.clone()).or_default();
         queue.insert(number, waiter);
-        Ticket {
-            lane,
-            group,
-            number,
-        }
+        Ticket { lane, group, number }
     }
 
     /// Gives up a place. One that had its turn already is none.
@@ -252,13 +240,8 @@ impl<W> Queue<W> {
 
     /// Returns before when no turn starts, whoever waits.
     fn opens_at(&self) -> Option<Instant> {
-        let burst = self
-            .spacing()
-            .map(|spacing| Duration::from_secs(1).saturating_sub(spacing));
-        let rate = self
-            .due
-            .zip(burst)
-            .and_then(|(due, burst)| due.checked_sub(burst));
+        let burst = self.spacing().map(|spacing| Duration::from_secs(1).saturating_sub(spacing));
+        let rate = self.due.zip(burst).and_then(|(due, burst)| due.checked_sub(burst));
         self.paused_until.max(rate)
     }
 }

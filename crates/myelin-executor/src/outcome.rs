@@ -16,10 +16,7 @@ use crate::Submission;
 /// The outcome of an operation whose call was or may have been cut short.
 pub(crate) fn given_up(kind: OperationKind, why: &str) -> OperationOutcome {
     if kind.creates() {
-        failed(
-            ErrorClass::Ambiguous,
-            &format!("{why}; it may have taken effect"),
-        )
+        failed(ErrorClass::Ambiguous, &format!("{why}; it may have taken effect"))
     } else {
         failed(ErrorClass::Transient, why)
     }
@@ -31,10 +28,7 @@ pub(crate) fn never_sent(submission: &Submission) -> OperationOutcome {
         let why = "never sent; the outcome of an earlier call is still unknown";
         return failed(ErrorClass::Ambiguous, why);
     }
-    failed(
-        ErrorClass::Transient,
-        "never sent: no turn came before its deadline",
-    )
+    failed(ErrorClass::Transient, "never sent: no turn came before its deadline")
 }
 
 pub(crate) fn is_ambiguous(outcome: &OperationOutcome) -> bool {
@@ -42,10 +36,7 @@ pub(crate) fn is_ambiguous(outcome: &OperationOutcome) -> bool {
 }
 
 pub(crate) fn failed(class: ErrorClass, message: &str) -> OperationOutcome {
-    OperationOutcome::Failed(OperationError {
-        class,
-        message: message.into(),
-    })
+    OperationOutcome::Failed(OperationError { class, message: message.into() })
 }
 
 /// Makes a panic a failed operation.
@@ -69,8 +60,7 @@ pub(crate) async fn caught(
 
 fn panic_text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("no message")
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
 }
 
 /// Logs how an operation ended.

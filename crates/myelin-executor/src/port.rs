@@ -28,19 +28,13 @@ pub struct ProviderError {
 impl ProviderError {
     /// Returns an error of the class with the provider's words.
     pub fn new(class: ErrorClass, message: impl Into<String>) -> Self {
-        Self {
-            class,
-            message: message.into(),
-        }
+        Self { class, message: message.into() }
     }
 }
 
 impl From<ProviderError> for OperationOutcome {
     fn from(error: ProviderError) -> Self {
-        Self::Failed(OperationError {
-            class: error.class,
-            message: error.message.into(),
-        })
+        Self::Failed(OperationError { class: error.class, message: error.message.into() })
     }
 }
 

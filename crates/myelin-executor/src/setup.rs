@@ -25,11 +25,7 @@ impl Options {
     /// Returns options with the runtime's clock.
     pub fn new(cluster: ClusterUid, run: RunId) -> Self {
         let clock = Clock::runtime();
-        Self {
-            cluster,
-            run,
-            clock,
-        }
+        Self { cluster, run, clock }
     }
 }
 
@@ -47,11 +43,7 @@ pub struct ProviderSetup {
 impl ProviderSetup {
     /// Returns a setup with default limits.
     pub fn new(provider: Arc<dyn Provider>, bootstrap: Arc<dyn Bootstrap>) -> Self {
-        Self {
-            provider,
-            bootstrap,
-            limits: Limits::default(),
-        }
+        Self { provider, bootstrap, limits: Limits::default() }
     }
 }
 

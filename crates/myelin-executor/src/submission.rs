@@ -41,16 +41,10 @@ impl Submission {
     /// Returns whether the outcome of an earlier create or start of the attempt is still unknown.
     pub(crate) fn is_unsettled(&self) -> bool {
         match &self.command {
-            NodeManagerCommand::CreateLease {
-                mode,
-                unsettled_since,
-                ..
+            NodeManagerCommand::CreateLease { mode, unsettled_since, .. }
+            | NodeManagerCommand::StartBootstrap { mode, unsettled_since, .. } => {
+                *mode == LeaseMode::AdoptOnly || unsettled_since.is_some()
             }
-            | NodeManagerCommand::StartBootstrap {
-                mode,
-                unsettled_since,
-                ..
-            } => *mode == LeaseMode::AdoptOnly || unsettled_since.is_some(),
             NodeManagerCommand::LookupEndpoint { .. }
             | NodeManagerCommand::BootstrapConvergenceObserved { .. }
             | NodeManagerCommand::CancelBootstrap { .. }

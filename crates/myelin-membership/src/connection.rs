@@ -34,23 +34,16 @@ enum End {
 
 impl From<LineError> for End {
     fn from(error: LineError) -> Self {
-        Self::Refused(RefusedReason::Malformed {
-            message: error.to_string(),
-        })
+        Self::Refused(RefusedReason::Malformed { message: error.to_string() })
     }
 }
 
 /// Serves one connection until it ends or `closed`.
 pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, closed: CancellationToken) {
-    let mut peer = Peer {
-        stream,
-        lines: LineBuffer::new(MAX_AGENT_LINE),
-    };
+    let mut peer = Peer { stream, lines: LineBuffer::new(MAX_AGENT_LINE) };
     let Some(_connection) = permit(&shared.connections) else {
         count(&shared.counters.busy);
-        peer.hang_up(&ControllerMessage::Refused {
-            reason: RefusedReason::Busy {},
-        });
+        peer.hang_up(&ControllerMessage::Refused { reason: RefusedReason::Busy {} });
         return;
     };
     let end = tokio::select! {
@@ -106,14 +99,7 @@ async fn join(
         Some(version) if version != PROTOCOL_VERSION => wrong_version(),
         _ => End::from(error),
     })?;
-    let AgentMessage::Join {
-        version,
-        key,
-        token,
-        agent_key,
-        pid,
-    } = message
-    else {
+    let AgentMessage::Join { version, key, token, agent_key, pid } = message else {
         return Err(malformed("the first line must be a join"));
     };
     if version != PROTOCOL_VERSION {
@@ -128,11 +114,7 @@ async fn join(
     let joined = joined.map_err(|refusal: crate::Refusal| End::Refused(refusal.into()))?;
     count(&shared.counters.joined);
     tracing::info!(%key, swactor = %joined.swactor, pid, "agent joined");
-    let member = Member {
-        shared: Arc::clone(shared),
-        key,
-        connection: joined.connection,
-    };
+    let member = Member { shared: Arc::clone(shared), key, connection: joined.connection };
     let heartbeat_every = shared.options.timing.heartbeat_every;
     let welcome = ControllerMessage::Welcome {
         swactor: joined.swactor,
@@ -143,15 +125,11 @@ async fn join(
 }
 
 fn wrong_version() -> End {
-    End::Refused(RefusedReason::Version {
-        supported: PROTOCOL_VERSION,
-    })
+    End::Refused(RefusedReason::Version { supported: PROTOCOL_VERSION })
 }
 
 fn malformed(message: &str) -> End {
-    End::Refused(RefusedReason::Malformed {
-        message: message.into(),
-    })
+    End::Refused(RefusedReason::Malformed { message: message.into() })
 }
 
 impl State {
@@ -191,9 +169,8 @@ impl Member {
             }
         }
         let (key, connection) = (&self.key, self.connection);
-        let is_current = self
-            .shared
-            .update(|state, now| state.membership.contact(key, connection, now));
+        let is_current =
+            self.shared.update(|state, now| state.membership.contact(key, connection, now));
         if !is_current {
             return Err(End::Closed);
         }
@@ -206,11 +183,7 @@ impl Drop for Member {
         let (key, connection) = (&self.key, self.connection);
         self.shared.update(|state, _| {
             state.membership.disconnect(key, connection);
-            if state
-                .closers
-                .get(key)
-                .is_some_and(|(current, _)| *current == connection)
-            {
+            if state.closers.get(key).is_some_and(|(current, _)| *current == connection) {
                 state.closers.remove(key);
             }
         });

@@ -234,15 +234,8 @@ impl Listener {
             observations,
             counters: AtomicCounters::default(),
         });
-        let handle = Handle {
-            address,
-            shared: Arc::clone(&shared),
-        };
-        let listener = Self {
-            socket,
-            shared,
-            tasks: TaskTracker::new(),
-        };
+        let handle = Handle { address, shared: Arc::clone(&shared) };
+        let listener = Self { socket, shared, tasks: TaskTracker::new() };
         Ok((listener, handle))
     }
 
@@ -288,10 +281,7 @@ impl Listener {
     /// Reports silence in time. A wake-up that comes late means that we were stopped ourselves: what agents sent
     /// meanwhile is read before anybody is called silent.
     async fn watch(&self) {
-        let Timing {
-            heartbeat_every,
-            silent_after,
-        } = self.shared.options.timing;
+        let Timing { heartbeat_every, silent_after } = self.shared.options.timing;
         loop {
             let due = self.until_next_deadline().unwrap_or(silent_after);
             let wake_at = Instant::now() + due.min(silent_after) + Duration::from_millis(1);
@@ -333,8 +323,7 @@ impl Handle {
 
     /// Records an agent known from before a restart as not yet heard; see [`Membership::expect`].
     pub fn expect(&self, key: &AttemptKey, swactor: &SwactorId) {
-        self.shared
-            .update(|state, now| state.membership.expect(key, swactor, now));
+        self.shared.update(|state, now| state.membership.expect(key, swactor, now));
     }
 
     /// Forgets an attempt that is over; its agent is disconnected, and told that it is over when it dials again.

@@ -43,16 +43,11 @@ enum Step {
 }
 
 fn seconds(time: SystemTime) -> u64 {
-    time.duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap()
-        .as_secs()
+    time.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs()
 }
 
 fn name(swactor: &str) -> char {
-    (b'a'..=b'b')
-        .find(|&name| agent(name).swactor().as_str() == swactor)
-        .unwrap()
-        .into()
+    (b'a'..=b'b').find(|&name| agent(name).swactor().as_str() == swactor).unwrap().into()
 }
 
 fn render(observation: &NodeObservation) -> String {
@@ -60,10 +55,7 @@ fn render(observation: &NodeObservation) -> String {
     match &observation.event {
         NodeEvent::Joined { swactor } => format!("{attempt}: joined {}", name(swactor.as_str())),
         NodeEvent::Contact { swactor } => format!("{attempt}: contact {}", name(swactor.as_str())),
-        NodeEvent::Silent {
-            swactor,
-            last_contact,
-        } => {
+        NodeEvent::Silent { swactor, last_contact } => {
             let name = name(swactor.as_str());
             format!("{attempt}: silent {name} since {}", seconds(*last_contact))
         }
@@ -90,9 +82,9 @@ fn apply(membership: &mut Membership, step: Step, now: SystemTime) -> String {
             let refusal = membership.join(&key(attempt), &token, &agent(name), now);
             refusal.unwrap_err().to_string()
         }
-        Step::Contact(attempt, connection) => membership
-            .contact(&key(attempt), connection, now)
-            .to_string(),
+        Step::Contact(attempt, connection) => {
+            membership.contact(&key(attempt), connection, now).to_string()
+        }
         Step::Disconnect(attempt, connection) => {
             membership.disconnect(&key(attempt), connection);
             String::new()
@@ -115,10 +107,7 @@ fn check(script: &[(u64, Step)]) -> String {
     let mut shown = String::new();
     for &(time, step) in script {
         let result = apply(&mut membership, step, at(time));
-        let told: Vec<_> = membership
-            .take_observations()
-            .map(|told| render(&told))
-            .collect();
+        let told: Vec<_> = membership.take_observations().map(|told| render(&told)).collect();
         writeln!(shown, "{time:>3} {step:?}: {result} {told:?}").unwrap();
     }
     let deadline = membership.next_deadline().map(seconds);

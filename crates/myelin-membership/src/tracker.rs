@@ -21,10 +21,7 @@ pub struct Timing {
 impl Timing {
     /// Returns the timing for a heartbeat interval: silent after three missed ones, so that two may be lost.
     pub fn heartbeat_every(heartbeat_every: Duration) -> Self {
-        Self {
-            heartbeat_every,
-            silent_after: heartbeat_every.saturating_mul(3),
-        }
+        Self { heartbeat_every, silent_after: heartbeat_every.saturating_mul(3) }
     }
 }
 
@@ -146,24 +143,11 @@ impl Membership {
         self.n_connections += 1;
         let connection = self.n_connections;
         self.record(key, &swactor, now, Some(connection));
-        self.observe(
-            key,
-            NodeEvent::Joined {
-                swactor: swactor.clone(),
-            },
-        );
+        self.observe(key, NodeEvent::Joined { swactor: swactor.clone() });
         if was_silent {
-            self.observe(
-                key,
-                NodeEvent::Contact {
-                    swactor: swactor.clone(),
-                },
-            );
+            self.observe(key, NodeEvent::Contact { swactor: swactor.clone() });
         }
-        Ok(Joined {
-            swactor,
-            connection,
-        })
+        Ok(Joined { swactor, connection })
     }
 
     /// Records an agent known from before a restart as not yet heard: its silence counts from `now`, our own start.
@@ -180,10 +164,7 @@ impl Membership {
     pub fn retire(&mut self, key: &AttemptKey) -> Vec<AttemptKey> {
         let newest = self.retired.entry(slot(key)).or_insert(key.attempt);
         *newest = key.attempt.max(*newest);
-        let first = AttemptKey {
-            attempt: NodeAttemptId(0),
-            ..key.clone()
-        };
+        let first = AttemptKey { attempt: NodeAttemptId(0), ..key.clone() };
         let over = self.agents.range(first..=key.clone());
         let over: Vec<_> = over.map(|(key, _)| key.clone()).collect();
         for key in &over {
@@ -244,15 +225,11 @@ impl Membership {
     }
 
     fn is_retired(&self, key: &AttemptKey) -> bool {
-        self.retired
-            .get(&slot(key))
-            .is_some_and(|newest| key.attempt <= *newest)
+        self.retired.get(&slot(key)).is_some_and(|newest| key.attempt <= *newest)
     }
 
     fn current(&mut self, key: &AttemptKey, connection: u64) -> Option<&mut Agent> {
-        self.agents
-            .get_mut(key)
-            .filter(|agent| agent.connection == Some(connection))
+        self.agents.get_mut(key).filter(|agent| agent.connection == Some(connection))
     }
 
     /// Stores an agent heard at `now`. Time that goes backwards is taken for time that stood still.
@@ -291,10 +268,8 @@ impl Membership {
             return;
         };
         agent.silent = true;
-        let event = NodeEvent::Silent {
-            swactor: agent.swactor.clone(),
-            last_contact: agent.last_contact,
-        };
+        let event =
+            NodeEvent::Silent { swactor: agent.swactor.clone(), last_contact: agent.last_contact };
         self.observe(key, event);
     }
 

@@ -93,11 +93,7 @@ impl ProcessProvider {
         });
         let name = name.await?;
         let _turn = self.turn(&name).await;
-        self.session_of(&name)
-            .await
-            .ok()
-            .flatten()
-            .filter(|session| session.id == id)
+        self.session_of(&name).await.ok().flatten().filter(|session| session.id == id)
     }
 
     async fn start_session(
@@ -140,9 +136,7 @@ impl ProcessProvider {
         let join = request.spec.swarm_join();
         let ours = &self.context.options.join;
         Ok(JoinFile {
-            address: join
-                .orch_swactor_addr
-                .unwrap_or_else(|| ours.address.clone()),
+            address: join.orch_swactor_addr.unwrap_or_else(|| ours.address.clone()),
             key: WireKey::from(&request.key),
             token: match &join.join_token_ref {
                 SecretRef::Cluster => ours.secret.token(&request.key),
@@ -162,10 +156,7 @@ impl ProcessProvider {
             return Ok(None);
         };
         let record = session.record().await;
-        Ok(record.is_live().then_some(FoundSession {
-            session: session.id,
-            stage: record.stage,
-        }))
+        Ok(record.is_live().then_some(FoundSession { session: session.id, stage: record.stage }))
     }
 
     async fn cancel_session(&self, id: BootstrapSessionId) -> Result<(), ProviderError> {
@@ -213,9 +204,7 @@ fn referred(reference: &SecretRef) -> Result<JoinToken, ProviderError> {
     if text.len() > MAX_TOKEN {
         return Err(failed("is far too long".into()));
     }
-    text.trim()
-        .parse()
-        .map_err(|error| failed(format!("{error}")))
+    text.trim().parse().map_err(|error| failed(format!("{error}")))
 }
 
 #[async_trait]
@@ -236,21 +225,11 @@ impl Bootstrap for ProcessProvider {
 
     async fn conclude(&self, session: BootstrapSessionId) -> Result<(), ProviderError> {
         let deadline = self.context.options.call_deadline;
-        within(
-            deadline,
-            ErrorClass::Transient,
-            self.conclude_session(session),
-        )
-        .await
+        within(deadline, ErrorClass::Transient, self.conclude_session(session)).await
     }
 
     async fn cancel(&self, session: BootstrapSessionId) -> Result<(), ProviderError> {
         let deadline = self.context.options.call_deadline;
-        within(
-            deadline,
-            ErrorClass::Transient,
-            self.cancel_session(session),
-        )
-        .await
+        within(deadline, ErrorClass::Transient, self.cancel_session(session)).await
     }
 }

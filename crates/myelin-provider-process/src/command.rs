@@ -43,10 +43,7 @@ fn agent(options: &Options, lease: &Path) -> io::Result<Command> {
     let no_agent = || io::Error::new(io::ErrorKind::InvalidInput, "the agent command is empty");
     let (program, args) = options.agent_command.split_first().ok_or_else(no_agent)?;
     let mut command = Command::new(program);
-    command
-        .args(args)
-        .arg("--join-file")
-        .arg(lease.join("join.json"));
+    command.args(args).arg("--join-file").arg(lease.join("join.json"));
     Ok(command)
 }
 
@@ -68,13 +65,7 @@ fn spawn(
     command
         .env_clear()
         .envs(inherited)
-        .envs(
-            record
-                .boot
-                .env
-                .iter()
-                .map(|(name, value)| (OsStr::new(name), value)),
-        )
+        .envs(record.boot.env.iter().map(|(name, value)| (OsStr::new(name), value)))
         .env("MYELIN_JOIN_FILE", lease.join("join.json"))
         .current_dir(lease)
         .process_group(0)

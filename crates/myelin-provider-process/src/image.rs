@@ -87,11 +87,7 @@ fn directory(root: &Path, image: &Path) -> Result<PathBuf, ProviderError> {
 
 /// A mount is a link in the lease. It cannot be read-only, and its target is taken as below the lease.
 fn link(mount: &Mount) -> Result<(PathBuf, PathBuf), ProviderError> {
-    let Mount {
-        source,
-        target,
-        read_only,
-    } = mount;
+    let Mount { source, target, read_only } = mount;
     let shown = target.display();
     if *read_only {
         let message = format!("mount {shown} cannot be read-only: processes share our files");
@@ -112,9 +108,7 @@ fn link(mount: &Mount) -> Result<(PathBuf, PathBuf), ProviderError> {
         }
     }
     match path.iter().next() {
-        None => Err(permanent(format!(
-            "mount target {shown} is the lease itself"
-        ))),
+        None => Err(permanent(format!("mount target {shown} is the lease itself"))),
         Some(first) if is_reserved(Path::new(first)) => {
             Err(permanent(format!("mount target {shown} is reserved")))
         }
@@ -123,9 +117,7 @@ fn link(mount: &Mount) -> Result<(PathBuf, PathBuf), ProviderError> {
 }
 
 fn is_reserved(first: &Path) -> bool {
-    let is_log = first
-        .extension()
-        .is_some_and(|extension| extension == "log");
+    let is_log = first.extension().is_some_and(|extension| extension == "log");
     is_log || RESERVED.iter().any(|reserved| first == Path::new(reserved))
 }
 

@@ -27,11 +27,7 @@ impl ProcessId {
     /// Returns the identity of a process that exists, as a zombie at least.
     pub(crate) fn of(boot_id: &str, pid: i32) -> Option<Self> {
         let stat = Stat::read(pid)?;
-        Some(Self {
-            boot_id: boot_id.into(),
-            pid,
-            start_time: stat.start_time,
-        })
+        Some(Self { boot_id: boot_id.into(), pid, start_time: stat.start_time })
     }
 
     /// Returns the running process that this is the identity of.
@@ -164,10 +160,7 @@ pub(crate) struct Family {
 impl Family {
     pub(crate) fn new(marks: Marks, leaders: impl IntoIterator<Item = Stat>) -> Self {
         let seen = leaders.into_iter().map(|stat| (stat.pid, stat.start_time));
-        Self {
-            marks,
-            seen: seen.collect(),
-        }
+        Self { marks, seen: seen.collect() }
     }
 
     /// Returns the members that run in the snapshot. Never this process.

@@ -67,11 +67,7 @@ impl ProcessProvider {
         let boot_id = store.boot_id.clone();
         Ok(Self {
             store: Arc::new(store),
-            context: Arc::new(Context {
-                options,
-                boot_id,
-                scanner: Scanner::default(),
-            }),
+            context: Arc::new(Context { options, boot_id, scanner: Scanner::default() }),
             sink,
             sessions: Mutex::default(),
             locks: Mutex::default(),
@@ -106,12 +102,7 @@ impl ProcessProvider {
             lines.extend(tail.finish());
             Ok(lines)
         });
-        within(
-            self.context.options.call_deadline,
-            ErrorClass::Transient,
-            read,
-        )
-        .await
+        within(self.context.options.call_deadline, ErrorClass::Transient, read).await
     }
 
     /// Waits for the turn to change a lease: calls about one lease follow each other.
@@ -143,9 +134,7 @@ impl ProcessProvider {
 
     fn connection(&self, name: &str) -> Connection {
         let target = self.store.path(name).to_string_lossy().into_owned();
-        Connection::Exec(ExecEndpoint {
-            target: target.into(),
-        })
+        Connection::Exec(ExecEndpoint { target: target.into() })
     }
 
     fn found(&self, record: LeaseRecord) -> FoundLease {
@@ -183,10 +172,7 @@ impl ProcessProvider {
             store.create(&wanted, record, &content)
         })
         .await?;
-        Ok(NewLease {
-            lease: self.facts(&name),
-            connection: Some(self.connection(&name)),
-        })
+        Ok(NewLease { lease: self.facts(&name), connection: Some(self.connection(&name)) })
     }
 
     async fn destroy_lease(&self, name: &str) -> Result<(), ProviderError> {
@@ -280,12 +266,10 @@ impl Provider for ProcessProvider {
     async fn find(&self, key: &AttemptKey) -> Result<Vec<FoundLease>, ProviderError> {
         let name = lease_name(key)?;
         let (short, _) = self.deadlines();
-        Ok(
-            match within(short, ErrorClass::Transient, self.look(&name)).await? {
-                Place::Lease(record) => vec![self.found(*record)],
-                Place::Empty | Place::Foreign(_) => Vec::new(),
-            },
-        )
+        Ok(match within(short, ErrorClass::Transient, self.look(&name)).await? {
+            Place::Lease(record) => vec![self.found(*record)],
+            Place::Empty | Place::Foreign(_) => Vec::new(),
+        })
     }
 
     async fn endpoint(&self, lease: &LeaseFacts) -> Result<Option<Connection>, ProviderError> {
@@ -322,9 +306,7 @@ impl Provider for ProcessProvider {
         let listed = within(short, ErrorClass::Transient, unblock(move || store.all())).await?;
         let (records, n_foreign) = listed;
         self.n_foreign.store(n_foreign, Ordering::Relaxed);
-        let ours = records
-            .into_iter()
-            .filter(|record| record.key.cluster == cluster);
+        let ours = records.into_iter().filter(|record| record.key.cluster == cluster);
         Ok(ours.map(|record| self.found(record)).collect())
     }
 }

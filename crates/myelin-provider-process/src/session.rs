@@ -83,19 +83,14 @@ impl SessionRecord {
     /// Returns what every process of the session carries.
     pub(crate) fn marks(&self) -> Marks {
         let Self { key, session, .. } = self;
-        Marks(vec![
-            format!("MYELIN_LEASE={key}"),
-            format!("MYELIN_SESSION={session}"),
-        ])
+        Marks(vec![format!("MYELIN_LEASE={key}"), format!("MYELIN_SESSION={session}")])
     }
 }
 
 /// Returns an id that no other session of any attempt has, short enough to be exact as a JSON number everywhere.
 fn session_id(key: &AttemptKey, number: u32) -> BootstrapSessionId {
     let digest = blake3::hash(format!("{key} session {number}").as_bytes());
-    let bytes: [u8; 8] = digest.as_bytes()[..8]
-        .try_into()
-        .expect("a digest has 32 bytes");
+    let bytes: [u8; 8] = digest.as_bytes()[..8].try_into().expect("a digest has 32 bytes");
     BootstrapSessionId(u64::from_be_bytes(bytes) >> 11)
 }
 
@@ -155,12 +150,8 @@ impl Session {
         if !record.is_live() || stage <= record.stage {
             return Ok(false);
         }
-        let next = SessionRecord {
-            stage,
-            sequence: record.sequence + 1,
-            message,
-            ..record.clone()
-        };
+        let next =
+            SessionRecord { stage, sequence: record.sequence + 1, message, ..record.clone() };
         let record = self.store(record, next).await?;
         self.sink.report(&self.key, self.id, stage_update(&record));
         Ok(true)
@@ -169,10 +160,7 @@ impl Session {
     /// Records the process that the start command became.
     pub(crate) async fn lead(&self, leader: ProcessId) -> Result<(), ProviderError> {
         let record = self.record().await;
-        let next = SessionRecord {
-            leader: Some(leader),
-            ..record.clone()
-        };
+        let next = SessionRecord { leader: Some(leader), ..record.clone() };
         self.store(record, next).await.map(drop)
     }
 
@@ -194,8 +182,7 @@ impl Session {
 
     pub(crate) fn report_output(&self, lines: Vec<OutputLine>) {
         for line in lines {
-            self.sink
-                .report(&self.key, self.id, BootstrapUpdate::Output(line));
+            self.sink.report(&self.key, self.id, BootstrapUpdate::Output(line));
         }
     }
 
@@ -227,13 +214,9 @@ pub(crate) fn output_path(lease: &Path, number: u32, stream: OutputStream) -> Pa
 /// Returns the files of a session that are followed.
 pub(crate) fn followed(lease: &Path, record: &SessionRecord) -> Vec<(OutputStream, PathBuf)> {
     use OutputStream::{Stderr, Stdout};
-    let sources = [
-        (Stdout, &record.boot.stdout_sources),
-        (Stderr, &record.boot.stderr_sources),
-    ];
-    let mut files: Vec<_> = [Stdout, Stderr]
-        .map(|stream| (stream, output_path(lease, record.number, stream)))
-        .into();
+    let sources = [(Stdout, &record.boot.stdout_sources), (Stderr, &record.boot.stderr_sources)];
+    let mut files: Vec<_> =
+        [Stdout, Stderr].map(|stream| (stream, output_path(lease, record.number, stream))).into();
     for (stream, paths) in sources {
         files.extend(paths.iter().map(|path| (stream, lease.join(path))));
     }

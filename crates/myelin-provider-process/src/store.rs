@@ -85,16 +85,9 @@ pub(crate) fn lease_name(key: &AttemptKey) -> Result<String, ProviderError> {
 
 impl Store {
     pub(crate) fn open(root: &Path) -> Result<Self, Error> {
-        let at = |source| Error::Root {
-            path: root.to_path_buf(),
-            source,
-        };
+        let at = |source| Error::Root { path: root.to_path_buf(), source };
         let mut directory = DirBuilder::new();
-        directory
-            .recursive(true)
-            .mode(0o700)
-            .create(root)
-            .map_err(at)?;
+        directory.recursive(true).mode(0o700).create(root).map_err(at)?;
         let store = Self {
             root: root.canonicalize().map_err(at)?,
             boot_id: boot_id().map_err(Error::BootId)?,
@@ -151,11 +144,7 @@ impl Store {
             return false;
         };
         let boot_id = self.boot_id.clone();
-        let owner = ProcessId {
-            boot_id,
-            pid,
-            start_time,
-        };
+        let owner = ProcessId { boot_id, pid, start_time };
         owner.find(&self.boot_id).is_none()
     }
 
@@ -235,9 +224,7 @@ impl Store {
             Place::Foreign(why) => permanent(format!("{name} is taken by no lease of ours: {why}")),
             Place::Lease(record) if record.template_digest != wanted.template_digest => {
                 let other = &record.template_digest;
-                permanent(format!(
-                    "lease {name} was made from another template, {other}"
-                ))
+                permanent(format!("lease {name} was made from another template, {other}"))
             }
             Place::Lease(record) => Ok(Some(*record)),
         }
@@ -286,19 +273,12 @@ fn make(
     DirBuilder::new().mode(0o700).create(new).map_err(at)?;
     content.fill(new, wanted)?;
     write_record(&new.join("lease.json"), record).map_err(at)?;
-    if wanted.still() {
-        Ok(())
-    } else {
-        Err(ProviderError::new(ErrorClass::Transient, "given up"))
-    }
+    if wanted.still() { Ok(()) } else { Err(ProviderError::new(ErrorClass::Transient, "given up")) }
 }
 
 fn is_taken(error: &io::Error) -> bool {
     use io::ErrorKind::{AlreadyExists, DirectoryNotEmpty, NotADirectory};
-    matches!(
-        error.kind(),
-        AlreadyExists | DirectoryNotEmpty | NotADirectory
-    )
+    matches!(error.kind(), AlreadyExists | DirectoryNotEmpty | NotADirectory)
 }
 
 /// Removes a directory, also one whose owner took its permissions away.
@@ -339,12 +319,7 @@ pub(crate) fn read_record<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
 pub(crate) fn write_record<T: Serialize>(path: &Path, record: &T) -> io::Result<()> {
     let beside = path.with_extension("new");
     let mut options = OpenOptions::new();
-    let mut file = options
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&beside)?;
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
     file.write_all(&serde_json::to_vec(record)?)?;
     file.sync_data()?;
     fs::rename(&beside, path)

@@ -224,21 +224,13 @@ async fn follow(session: &Session, over: &CancellationToken) {
     loop {
         let was_over = over.is_cancelled();
         let (next, lines) = unblock(move || {
-            let lines = if is_first {
-                tail.catch_up(CATCH_UP)
-            } else {
-                tail.poll()
-            };
+            let lines = if is_first { tail.catch_up(CATCH_UP) } else { tail.poll() };
             (tail, lines)
         })
         .await;
         tail = next;
         is_first = false;
-        pause = if lines.is_empty() {
-            (pause * 2).min(longest)
-        } else {
-            shortest
-        };
+        pause = if lines.is_empty() { (pause * 2).min(longest) } else { shortest };
         let all_read = lines.is_empty();
         session.report_output(lines);
         if was_over && all_read {

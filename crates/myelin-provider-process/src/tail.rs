@@ -33,14 +33,7 @@ struct Source {
 
 impl Source {
     fn new(stream: OutputStream, path: PathBuf) -> Self {
-        Self {
-            path,
-            stream,
-            file: None,
-            offset: 0,
-            line: Vec::new(),
-            overlong: false,
-        }
+        Self { path, stream, file: None, offset: 0, line: Vec::new(), overlong: false }
     }
 
     /// Opens the file once it is there, and again when another is at its place. Only files are followed.
@@ -120,9 +113,7 @@ impl Tail {
     pub(crate) fn new(files: impl IntoIterator<Item = (OutputStream, PathBuf)>) -> Self {
         let sources = files.into_iter();
         Self {
-            sources: sources
-                .map(|(stream, path)| Source::new(stream, path))
-                .collect(),
+            sources: sources.map(|(stream, path)| Source::new(stream, path)).collect(),
             n_stdout: 0,
             n_stderr: 0,
         }
@@ -139,13 +130,8 @@ impl Tail {
 
     /// Returns lines that have no end yet, once nothing more can come.
     pub(crate) fn finish(&mut self) -> Vec<OutputLine> {
-        let open = self
-            .sources
-            .iter_mut()
-            .filter(|source| !source.line.is_empty());
-        let lines = open
-            .map(|source| (source.stream, source.take_line()))
-            .collect();
+        let open = self.sources.iter_mut().filter(|source| !source.line.is_empty());
+        let lines = open.map(|source| (source.stream, source.take_line())).collect();
         self.number(lines)
     }
 
@@ -187,11 +173,7 @@ impl Tail {
                 OutputStream::Stderr => &mut self.n_stderr,
             };
             *count += 1;
-            OutputLine {
-                sequence: *count,
-                stream,
-                text,
-            }
+            OutputLine { sequence: *count, stream, text }
         };
         lines.into_iter().map(number).collect()
     }
@@ -204,9 +186,7 @@ pub(crate) fn last_line(path: &Path, since: u64) -> Option<String> {
     let from = since.max(length.saturating_sub(2 * MAX_LINE as u64));
     std::io::Seek::seek(&mut file, std::io::SeekFrom::Start(from)).ok()?;
     let mut bytes = Vec::new();
-    file.take(2 * MAX_LINE as u64)
-        .read_to_end(&mut bytes)
-        .ok()?;
+    file.take(2 * MAX_LINE as u64).read_to_end(&mut bytes).ok()?;
     let text = String::from_utf8_lossy(&bytes);
     let line = text.lines().map(str::trim).rfind(|line| !line.is_empty())?;
     Some(line[..line.floor_char_boundary(500)].into())

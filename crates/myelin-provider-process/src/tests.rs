@@ -32,33 +32,16 @@ fn a_lease_is_named_like_its_attempt_and_never_like_a_path() {
     for node in ["worker-0", &longest, &format!("{}-7", "g".repeat(62))] {
         assert_eq!(lease_name(&key(node)).unwrap(), key(node).to_string());
     }
-    for node in [
-        "",
-        "..",
-        "a/b",
-        "A-0",
-        "x.y",
-        "é-0",
-        &"g".repeat(75),
-        &format!("{longest}012345"),
-    ] {
+    for node in ["", "..", "a/b", "A-0", "x.y", "é-0", &"g".repeat(75), &format!("{longest}012345")]
+    {
         assert!(lease_name(&key(node)).is_err(), "{node}");
     }
 }
 
 #[test]
 fn sessions_of_different_attempts_and_numbers_have_different_ids() {
-    let id = |node, number| {
-        SessionRecord::new(key(node), number, BootSpec::default())
-            .session
-            .0
-    };
-    let ids = [
-        id("worker-0", 1),
-        id("worker-0", 2),
-        id("worker-1", 1),
-        id("worker-1", 2),
-    ];
+    let id = |node, number| SessionRecord::new(key(node), number, BootSpec::default()).session.0;
+    let ids = [id("worker-0", 1), id("worker-0", 2), id("worker-1", 1), id("worker-1", 2)];
     let distinct: std::collections::BTreeSet<_> = ids.into_iter().collect();
     assert_eq!(distinct.len(), 4);
     assert_eq!(id("worker-0", 1), ids[0]);
@@ -69,10 +52,7 @@ fn sessions_of_different_attempts_and_numbers_have_different_ids() {
 fn a_process_line_is_read_whatever_the_command_is_named() {
     let line = b"42 (a) R 1 (\xff) b) S 7 9 9 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 12345 0 0";
     let stat = Stat::parse(42, line).unwrap();
-    assert_eq!(
-        (stat.pid, stat.parent, stat.group, stat.start_time),
-        (42, 7, 9, 12345)
-    );
+    assert_eq!((stat.pid, stat.parent, stat.group, stat.start_time), (42, 7, 9, 12345));
     for nonsense in [&b""[..], b"42 (x", b"42 (x) S", b"42 (x) S a b c"] {
         assert_eq!(Stat::parse(42, nonsense), None);
     }
@@ -108,10 +88,7 @@ fn a_process_is_known_by_boot_number_and_start_and_not_as_a_zombie() {
     let id = ProcessId::of(&boot, process.pid()).unwrap();
     assert!(id.find(&boot).is_some());
     assert!(id.find("another boot").is_none());
-    let reused = ProcessId {
-        start_time: id.start_time - 1,
-        ..id.clone()
-    };
+    let reused = ProcessId { start_time: id.start_time - 1, ..id.clone() };
     assert!(reused.find(&boot).is_none());
     process.0.kill().unwrap();
     // A zombie until it is waited for.
@@ -144,9 +121,7 @@ struct Files {
 
 impl Files {
     fn new() -> Self {
-        Self {
-            directory: tempfile::tempdir().unwrap(),
-        }
+        Self { directory: tempfile::tempdir().unwrap() }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -155,11 +130,7 @@ impl Files {
 
     fn append(&self, name: &str, text: &[u8]) {
         let mut options = OpenOptions::new();
-        let mut file = options
-            .append(true)
-            .create(true)
-            .open(self.path(name))
-            .unwrap();
+        let mut file = options.append(true).create(true).open(self.path(name)).unwrap();
         file.write_all(text).unwrap();
     }
 
@@ -209,15 +180,11 @@ fn a_file_that_is_cut_or_replaced_is_read_from_its_start() {
 #[test]
 fn catching_up_keeps_the_last_lines_and_counts_all() {
     let files = Files::new();
-    let text: String = (1..=50_000)
-        .flat_map(|n| ["line ".into(), n.to_string(), "\n".into()])
-        .collect();
+    let text: String =
+        (1..=50_000).flat_map(|n| ["line ".into(), n.to_string(), "\n".into()]).collect();
     files.append("out", text.as_bytes());
     let mut tail = files.tail();
-    assert_eq!(
-        render(&tail.catch_up(2)),
-        ["o49999 line 49999", "o50000 line 50000"]
-    );
+    assert_eq!(render(&tail.catch_up(2)), ["o49999 line 49999", "o50000 line 50000"]);
     files.append("out", b"more\n");
     assert_eq!(render(&tail.poll()), ["o50001 more"]);
 }

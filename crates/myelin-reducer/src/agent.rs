@@ -44,9 +44,7 @@ pub(crate) fn bootstrap(
     let ended = update.stage == BootstrapStage::Closed || update.stage.is_failure();
     let joined = node.record.stage.has_joined();
     if ended && !joined {
-        let message = update
-            .message
-            .unwrap_or_else(|| describe(update.stage).into());
+        let message = update.message.unwrap_or_else(|| describe(update.stage).into());
         end_attempt(node, &message, now, policy);
     } else if update.stage == BootstrapStage::Closed && node.intent == NodeIntent::Active {
         handed_off(node, now);
@@ -70,11 +68,7 @@ pub(crate) fn session_facts(
     session: BootstrapSessionId,
     now: SystemTime,
 ) -> &mut BootstrapFacts {
-    let known = node
-        .record
-        .bootstrap
-        .take()
-        .filter(|facts| facts.session == session);
+    let known = node.record.bootstrap.take().filter(|facts| facts.session == session);
     node.record.bootstrap.insert(known.unwrap_or_else(|| {
         Box::new(BootstrapFacts {
             session,
@@ -114,10 +108,7 @@ pub(crate) fn handed_off(node: &mut ManagedNode, now: SystemTime) {
     record.handed_off = true;
     record.ready_by = None;
     record.bootstrap_by = None;
-    if let Some(facts) = record
-        .bootstrap
-        .as_deref_mut()
-        .filter(|facts| !facts.stage.is_terminal())
+    if let Some(facts) = record.bootstrap.as_deref_mut().filter(|facts| !facts.stage.is_terminal())
     {
         facts.stage = BootstrapStage::Converged;
     }
@@ -138,10 +129,7 @@ fn became_ready(node: &mut ManagedNode, now: SystemTime) {
 }
 
 fn is_recorded(node: &ManagedNode, swactor: &SwactorId) -> bool {
-    node.record
-        .swactor
-        .as_deref()
-        .is_some_and(|facts| facts.swactor_id == *swactor)
+    node.record.swactor.as_deref().is_some_and(|facts| facts.swactor_id == *swactor)
 }
 
 pub(crate) fn joined(node: &mut ManagedNode, swactor: SwactorId, now: SystemTime) -> Folded {
@@ -152,10 +140,7 @@ pub(crate) fn joined(node: &mut ManagedNode, swactor: SwactorId, now: SystemTime
         return contact(node, &swactor, now);
     }
     let record = &mut node.record;
-    record.swactor = Some(Box::new(SwactorFacts {
-        swactor_id: swactor,
-        joined_at: now,
-    }));
+    record.swactor = Some(Box::new(SwactorFacts { swactor_id: swactor, joined_at: now }));
     record.stage = record.stage.max(NodeStage::SwactorJoined);
     record.bootstrap_by = None;
     Folded::Applied
@@ -192,10 +177,7 @@ pub(crate) fn silent(
     }
     forget_failures_if_stable(node, now, policy);
     let lost_at = last_contact.min(now);
-    let silence = Silence {
-        lost_at,
-        deadline: deadline(lost_at, policy.lost_after),
-    };
+    let silence = Silence { lost_at, deadline: deadline(lost_at, policy.lost_after) };
     node.record.silence = Some(Box::new(silence));
     node.record.ready_since = None;
     Folded::Applied

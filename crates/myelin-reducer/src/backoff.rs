@@ -12,12 +12,7 @@ use myelin_state::RetryPolicy;
 pub fn backoff(policy: &RetryPolicy, attempt: NodeAttemptId, failures: u32) -> Duration {
     let growth = policy.factor.max(1).checked_pow(failures.saturating_sub(1));
     let delay = growth.and_then(|growth| policy.initial_delay.checked_mul(growth));
-    jittered(
-        policy,
-        attempt,
-        failures,
-        delay.map_or(policy.max_delay, |d| d.min(policy.max_delay)),
-    )
+    jittered(policy, attempt, failures, delay.map_or(policy.max_delay, |d| d.min(policy.max_delay)))
 }
 
 /// Returns the longest delay, for what will not get better soon.
@@ -34,9 +29,7 @@ fn jittered(
     let draw = mix(attempt.0 ^ (u64::from(failures) << 48)) % 1024;
     let permille = draw * u64::from(policy.jitter_percent.min(100)) * 10 / 1024;
     let permille = u32::try_from(permille).unwrap_or(0);
-    delay
-        .checked_mul(permille)
-        .map_or(delay, |share| delay.saturating_add(share / 1000))
+    delay.checked_mul(permille).map_or(delay, |share| delay.saturating_add(share / 1000))
 }
 
 /// Spreads neighbouring inputs over all outputs (the finaliser of `SplitMix64`).

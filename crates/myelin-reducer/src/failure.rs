@@ -91,10 +91,7 @@ pub(crate) fn forget_failures_if_stable(
     now: SystemTime,
     policy: &RetryPolicy,
 ) {
-    let stable_at = node
-        .record
-        .ready_since
-        .and_then(|since| after(since, policy.stable_after));
+    let stable_at = node.record.ready_since.and_then(|since| after(since, policy.stable_after));
     if stable_at.is_some_and(|time| time <= now) {
         node.retry.consecutive_failures = 0;
         node.retry.ended_attempts = 0;

@@ -94,26 +94,15 @@ pub fn observe(
         NodeEvent::OperationFinished { operation, outcome } => {
             operation::finished(node, operation, outcome, now, retry)
         }
-        NodeEvent::Bootstrap {
-            session,
-            sequence,
-            stage,
-            message,
-        } => {
-            let update = agent::BootstrapUpdate {
-                session,
-                sequence,
-                stage,
-                message,
-            };
+        NodeEvent::Bootstrap { session, sequence, stage, message } => {
+            let update = agent::BootstrapUpdate { session, sequence, stage, message };
             agent::bootstrap(node, update, now, retry)
         }
         NodeEvent::Joined { swactor } => agent::joined(node, swactor, now),
         NodeEvent::Contact { swactor } => agent::contact(node, &swactor, now),
-        NodeEvent::Silent {
-            swactor,
-            last_contact,
-        } => agent::silent(node, &swactor, last_contact, now, retry),
+        NodeEvent::Silent { swactor, last_contact } => {
+            agent::silent(node, &swactor, last_contact, now, retry)
+        }
         NodeEvent::LeaseGone if node.record.lease.is_some() => {
             failure::end_attempt(node, "the lease no longer exists", now, retry)
         }

@@ -22,12 +22,7 @@ pub(crate) fn finished(
     now: SystemTime,
     policy: &RetryPolicy,
 ) -> Folded {
-    let Some(kind) = node
-        .pending
-        .as_deref()
-        .filter(|p| p.id == operation)
-        .map(|p| p.kind)
-    else {
+    let Some(kind) = node.pending.as_deref().filter(|p| p.id == operation).map(|p| p.kind) else {
         return Folded::Ignored(Ignored::NotPending);
     };
     node.pending = None;
@@ -76,22 +71,9 @@ pub(crate) fn finished(
             | OperationOutcome::BootstrapCancelled
             | OperationOutcome::LeaseDestroyed,
         ) => {
-            let class = if kind.creates() {
-                ErrorClass::Ambiguous
-            } else {
-                ErrorClass::Transient
-            };
+            let class = if kind.creates() { ErrorClass::Ambiguous } else { ErrorClass::Transient };
             let message = format!("the executor answered {kind} with the result of another effect");
-            failed(
-                node,
-                kind,
-                OperationError {
-                    class,
-                    message: message.into(),
-                },
-                now,
-                policy,
-            );
+            failed(node, kind, OperationError { class, message: message.into() }, now, policy);
         }
     }
     Folded::Applied
@@ -211,11 +193,8 @@ fn failed(
         _ => {}
     }
     // The brake's token goes to another repair while this one waits for its machine to come or to go.
-    let waits = [
-        OperationKind::CreateLease,
-        OperationKind::CancelBootstrap,
-        OperationKind::DestroyLease,
-    ];
+    let waits =
+        [OperationKind::CreateLease, OperationKind::CancelBootstrap, OperationKind::DestroyLease];
     node.repairing &= !waits.contains(&kind);
     delay_effect(node, &message, delay(error.class, now), now, policy);
 }

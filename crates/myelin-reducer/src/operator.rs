@@ -55,10 +55,7 @@ fn replace(node: &mut ManagedNode) -> Folded {
 ///
 /// Not while a create is under way: what it makes would be nobody's.
 fn abandon(node: &mut ManagedNode, now: SystemTime, policy: &RetryPolicy) -> Folded {
-    let creating = node
-        .pending
-        .as_deref()
-        .is_some_and(|p| p.kind == OperationKind::CreateLease);
+    let creating = node.pending.as_deref().is_some_and(|p| p.kind == OperationKind::CreateLease);
     if node.is_destroyed() || creating {
         return NOT_APPLICABLE;
     }

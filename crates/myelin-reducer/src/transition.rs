@@ -107,12 +107,7 @@ pub fn record_dispatch(
     policy: &RetryPolicy,
 ) {
     let timeout = deadline(now, policy.operation_timeout.max(SHORTEST_TIMEOUT));
-    node.pending = Some(Box::new(PendingOperation {
-        id,
-        kind,
-        deadline: timeout,
-        expired: false,
-    }));
+    node.pending = Some(Box::new(PendingOperation { id, kind, deadline: timeout, expired: false }));
     node.next_operation_sequence = id.sequence.saturating_add(1);
     if node.intent == NodeIntent::Deleting {
         return;
@@ -155,10 +150,7 @@ pub fn expire_pending(
     now: SystemTime,
     policy: &RetryPolicy,
 ) -> Option<OperationId> {
-    let pending = node
-        .pending
-        .as_deref_mut()
-        .filter(|pending| pending.deadline <= now)?;
+    let pending = node.pending.as_deref_mut().filter(|pending| pending.deadline <= now)?;
     pending.expired = true;
     pending.deadline = deadline(now, policy.answer_timeout.max(SHORTEST_TIMEOUT));
     Some(pending.id)

@@ -201,10 +201,7 @@ impl LogicalNodeSpec {
 
     /// Returns how this node joins.
     pub fn swarm_join(&self) -> SwarmJoinSpec {
-        let SwarmJoinTemplate {
-            orch_swactor_addr,
-            join_token_ref,
-        } = &self.template.swarm_join;
+        let SwarmJoinTemplate { orch_swactor_addr, join_token_ref } = &self.template.swarm_join;
         SwarmJoinSpec {
             orch_swactor_addr: orch_swactor_addr.clone(),
             join_token_ref: join_token_ref.clone(),

@@ -209,12 +209,7 @@ pub struct AttemptKey {
 
 impl fmt::Display for AttemptKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            cluster,
-            run,
-            node,
-            attempt,
-        } = self;
+        let Self { cluster, run, node, attempt } = self;
         write!(f, "{cluster}.{run}.{node}.{attempt}")
     }
 }

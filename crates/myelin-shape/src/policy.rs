@@ -205,8 +205,6 @@ pub struct RunPolicy {
 
 impl Default for RunPolicy {
     fn default() -> Self {
-        Self {
-            max_unhealthy: DEFAULT_MAX_UNHEALTHY,
-        }
+        Self { max_unhealthy: DEFAULT_MAX_UNHEALTHY }
     }
 }

@@ -33,12 +33,7 @@ impl ClusterShape {
         groups: impl IntoIterator<Item = RunNodeGroupSpec>,
     ) -> Self {
         let groups = groups.into_iter().collect();
-        Self {
-            run_id,
-            generation,
-            groups,
-            policy: RunPolicy::default(),
-        }
+        Self { run_id, generation, groups, policy: RunPolicy::default() }
     }
 
     /// Returns the desired slots, at most [`DEFAULT_MAX_NODES`].

@@ -133,11 +133,7 @@ impl std::error::Error for ShapeErrors {}
 /// Every broken rule, the run's policy first and then in the order of the groups.
 pub fn validate(shape: &ClusterShape, max_nodes: u64) -> Result<(), ShapeErrors> {
     let mut errors = Vec::new();
-    check_limit(
-        "policy.max_unhealthy",
-        shape.policy.max_unhealthy,
-        &mut errors,
-    );
+    check_limit("policy.max_unhealthy", shape.policy.max_unhealthy, &mut errors);
     let mut seen = BTreeMap::new();
     let mut wanted = 0_u64;
     for (position, group) in shape.groups.iter().enumerate() {
@@ -157,18 +153,10 @@ pub fn validate(shape: &ClusterShape, max_nodes: u64) -> Result<(), ShapeErrors>
         wanted += u64::from(group.count);
         if before <= max_nodes && wanted > max_nodes {
             let path = format!("{path}.count");
-            errors.push(ShapeError::TooManyNodes {
-                path,
-                wanted,
-                max: max_nodes,
-            });
+            errors.push(ShapeError::TooManyNodes { path, wanted, max: max_nodes });
         }
     }
-    if errors.is_empty() {
-        Ok(())
-    } else {
-        Err(ShapeErrors(errors))
-    }
+    if errors.is_empty() { Ok(()) } else { Err(ShapeErrors(errors)) }
 }
 
 fn check_group(path: &str, group: &RunNodeGroupSpec, run: RunId, errors: &mut Vec<ShapeError>) {
@@ -206,21 +194,12 @@ fn check_shape(path: &str, shape: &DesiredNodeShape, errors: &mut Vec<ShapeError
     let numbers = [
         ("min_down_mbps", shape.min_down_mbps, f64::MAX, rate),
         ("min_up_mbps", shape.min_up_mbps, f64::MAX, rate),
-        (
-            "min_reliability",
-            shape.min_reliability,
-            1.0,
-            "a number from 0 to 1",
-        ),
+        ("min_reliability", shape.min_reliability, 1.0, "a number from 0 to 1"),
     ];
     for (field, value, max, expected) in numbers {
         if let Some(value) = value.filter(|value| !(0.0..=max).contains(value)) {
             let (path, found) = (format!("{path}.{field}"), value.to_string());
-            errors.push(ShapeError::Number {
-                path,
-                expected,
-                found,
-            });
+            errors.push(ShapeError::Number { path, expected, found });
         }
     }
     let reserved = |label: &&String| {
@@ -269,11 +248,7 @@ fn check_policy(path: &str, policy: &GroupPolicy, errors: &mut Vec<ShapeError>) 
 fn check_limit(path: &str, limit: Limit, errors: &mut Vec<ShapeError>) {
     if matches!(limit, Limit::Percent(101..)) {
         let (path, found) = (path.to_owned(), limit.to_string());
-        errors.push(ShapeError::Number {
-            path,
-            expected: "at most 100%",
-            found,
-        });
+        errors.push(ShapeError::Number { path, expected: "at most 100%", found });
     }
 }
 
@@ -285,9 +260,7 @@ pub(crate) fn check_unique_slots(
     slots: impl Iterator<Item = LogicalNodeSpec>,
 ) -> Result<BTreeMap<LogicalNodeId, LogicalNodeSpec>, ShapeErrors> {
     let mut twice = BTreeSet::new();
-    let mut sorted: Vec<_> = slots
-        .map(|spec| (spec.logical_node_id.clone(), spec))
-        .collect();
+    let mut sorted: Vec<_> = slots.map(|spec| (spec.logical_node_id.clone(), spec)).collect();
     sorted.sort_by(|(left, _), (right, _)| left.cmp(right));
     for pair in sorted.windows(2) {
         if pair[0].0 == pair[1].0 {
@@ -297,10 +270,5 @@ pub(crate) fn check_unique_slots(
     if twice.is_empty() {
         return Ok(sorted.into_iter().collect());
     }
-    Err(ShapeErrors(
-        twice
-            .into_iter()
-            .map(|node| ShapeError::DuplicateNode { node })
-            .collect(),
-    ))
+    Err(ShapeErrors(twice.into_iter().map(|node| ShapeError::DuplicateNode { node }).collect()))
 }

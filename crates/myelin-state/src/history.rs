@@ -46,26 +46,13 @@ pub enum EventKind {
     /// The slot is no longer managed.
     Reaped,
     /// An effect was recorded and handed out.
-    Dispatched {
-        operation: OperationId,
-        effect: OperationKind,
-    },
+    Dispatched { operation: OperationId, effect: OperationKind },
     /// An effect's time is over.
-    Expired {
-        operation: OperationId,
-        effect: OperationKind,
-    },
+    Expired { operation: OperationId, effect: OperationKind },
     /// A pending effect ended well.
-    Succeeded {
-        operation: OperationId,
-        effect: OperationKind,
-    },
+    Succeeded { operation: OperationId, effect: OperationKind },
     /// A pending effect failed.
-    EffectFailed {
-        operation: OperationId,
-        effect: OperationKind,
-        error: Box<str>,
-    },
+    EffectFailed { operation: OperationId, effect: OperationKind, error: Box<str> },
     /// The attempt got further.
     Advanced { from: NodeStage, to: NodeStage },
     /// The node became ready.
@@ -130,15 +117,13 @@ impl fmt::Display for EventKind {
             }
             Self::Paused => f.write_str("effects paused"),
             Self::Resumed => f.write_str("effects resumed"),
-            Self::OperatorAsked {
-                request: OperatorRequest::Retry,
-            } => f.write_str("retry asked"),
-            Self::OperatorAsked {
-                request: OperatorRequest::Replace,
-            } => f.write_str("replacement asked"),
-            Self::OperatorAsked {
-                request: OperatorRequest::Abandon,
-            } => f.write_str("lease abandoned"),
+            Self::OperatorAsked { request: OperatorRequest::Retry } => f.write_str("retry asked"),
+            Self::OperatorAsked { request: OperatorRequest::Replace } => {
+                f.write_str("replacement asked")
+            }
+            Self::OperatorAsked { request: OperatorRequest::Abandon } => {
+                f.write_str("lease abandoned")
+            }
             Self::Inserted => f.write_str("slot added"),
             Self::DeleteBegan { cause } => write!(f, "cleanup began: {cause}"),
             Self::Destroyed => f.write_str("cleaned up"),
@@ -147,11 +132,7 @@ impl fmt::Display for EventKind {
             Self::Dispatched { operation, effect } => write!(f, "{effect} {operation} submitted"),
             Self::Expired { operation, effect } => write!(f, "{effect} {operation} timed out"),
             Self::Succeeded { operation, effect } => write!(f, "{effect} {operation} done"),
-            Self::EffectFailed {
-                operation,
-                effect,
-                error,
-            } => {
+            Self::EffectFailed { operation, effect, error } => {
                 write!(f, "{effect} {operation} failed: {error}")
             }
             Self::Advanced { from, to } => write!(f, "{from} → {to}"),

@@ -83,10 +83,7 @@ pub struct Refusal {
 }
 
 /// A slot with its current attempt. Old attempts are not kept.
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "independent facts, each with a rule of its own"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each with a rule of its own")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ManagedNode {
     /// The current incarnation of the slot.

@@ -159,10 +159,7 @@ impl<K: Ord + Clone> WorkQueue<K> {
         match self.entries.entry(key) {
             btree_map::Entry::Vacant(vacant) => {
                 let ticket = enqueue(&mut self.waiting, &mut self.next_ticket, vacant.key());
-                vacant.insert(Entry {
-                    phase: Phase::Queued(ticket),
-                    deadline: None,
-                });
+                vacant.insert(Entry { phase: Phase::Queued(ticket), deadline: None });
                 Added::Queued
             }
             btree_map::Entry::Occupied(mut occupied) => {

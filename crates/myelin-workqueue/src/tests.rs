@@ -181,11 +181,7 @@ impl Model {
         }
         let had_one = self.cancel(key);
         self.deadlines.push((key, deadline));
-        if had_one {
-            Requeue::Updated
-        } else {
-            Requeue::Added
-        }
+        if had_one { Requeue::Updated } else { Requeue::Added }
     }
 
     fn advance(&mut self, now: u64) -> usize {

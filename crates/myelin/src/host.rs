@@ -96,15 +96,9 @@ pub fn kinds() -> Vec<ProviderKind> {
 pub fn providers_for_cleanup(state: &StateDir) -> Result<Vec<Arc<dyn Provider>>, Error> {
     let (observations, _) = unbounded_channel();
     let outputs = Outputs::new(Clock::runtime(), observations);
-    let join = JoinSource {
-        address: "127.0.0.1:9".to_owned(),
-        secret: JoinSecret::new(random()?),
-    };
+    let join = JoinSource { address: "127.0.0.1:9".to_owned(), secret: JoinSecret::new(random()?) };
     let options = ProcessOptions::new(state.leases(), agent_command()?, join);
-    Ok(vec![Arc::new(ProcessProvider::new(
-        options,
-        Arc::new(outputs),
-    )?)])
+    Ok(vec![Arc::new(ProcessProvider::new(options, Arc::new(outputs))?)])
 }
 
 /// Lists every lease of the clusters.
@@ -169,21 +163,14 @@ impl Host {
 
         let listen = membership.address();
         let outputs = Outputs::new(clock.clone(), sender.clone());
-        let join = JoinSource {
-            address: listen.to_string(),
-            secret,
-        };
+        let join = JoinSource { address: listen.to_string(), secret };
         let process = ProcessOptions::new(state.leases(), agent_command()?, join);
         let process = Arc::new(ProcessProvider::new(process, Arc::new(outputs.clone()))?);
         let bootstrap: Arc<dyn Bootstrap> = process.clone();
         let provider: Arc<dyn Provider> = process;
         let setup = ProviderSetup::new(Arc::clone(&provider), bootstrap);
 
-        let executor_options = ExecutorOptions {
-            cluster,
-            run,
-            clock: clock.clone(),
-        };
+        let executor_options = ExecutorOptions { cluster, run, clock: clock.clone() };
         let executor = Executor::new(executor_options, [setup], sender);
         let snapshot = {
             let executor = executor.clone();
@@ -203,15 +190,9 @@ impl Host {
         let socket = SocketPlace::find(state)?;
         let server =
             control::Server::bind(socket.path(), handle.clone(), control::Options::default());
-        let server = server.map_err(|source| Error::Socket {
-            path: socket.path().to_path_buf(),
-            source,
-        })?;
-        state.record_cluster(&ClusterRecord {
-            cluster,
-            run,
-            begun_at: Timestamp::now(),
-        })?;
+        let server =
+            server.map_err(|source| Error::Socket { path: socket.path().to_path_buf(), source })?;
+        state.record_cluster(&ClusterRecord { cluster, run, begun_at: Timestamp::now() })?;
         state.write_run_file(&RunFile {
             run,
             cluster,

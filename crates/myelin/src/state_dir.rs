@@ -116,11 +116,7 @@ pub struct Lock {
 ///
 /// The environment does not say.
 pub fn home() -> Result<PathBuf, Error> {
-    let absolute = |name: &str| {
-        env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|it| it.is_absolute())
-    };
+    let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|it| it.is_absolute());
     if let Some(state) = absolute("XDG_STATE_HOME") {
         return Ok(state.join("myelin"));
     }
@@ -161,11 +157,7 @@ impl StateDir {
     pub fn create(&mut self) -> Result<(), Error> {
         let failed = |source| self.failed("make", "", source);
         let mut builder = DirBuilder::new();
-        builder
-            .recursive(true)
-            .mode(0o700)
-            .create(&self.path)
-            .map_err(failed)?;
+        builder.recursive(true).mode(0o700).create(&self.path).map_err(failed)?;
         let path = self.path.canonicalize().map_err(failed)?;
         let metadata = fs::metadata(&path).map_err(failed)?;
         if metadata.uid() != rustix::process::geteuid().as_raw() {
@@ -186,12 +178,7 @@ impl StateDir {
     pub fn lock(&self) -> Result<Lock, Error> {
         let failed = |source| self.failed("lock", "lock", source);
         let mut options = OpenOptions::new();
-        let options = options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600);
+        let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let mut file = options.open(self.path.join("lock")).map_err(failed)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
@@ -292,9 +279,7 @@ impl StateDir {
             Err(error) => return Err(failed(error)),
         };
         let mut text = String::new();
-        file.take(MAX_FILE)
-            .read_to_string(&mut text)
-            .map_err(failed)?;
+        file.take(MAX_FILE).read_to_string(&mut text).map_err(failed)?;
         Ok(Some(text))
     }
 
@@ -309,25 +294,16 @@ impl StateDir {
         file.sync_all().map_err(failed)?;
         fs::rename(&beside, &path).map_err(failed)?;
         let directory = File::open(&self.path);
-        directory
-            .and_then(|directory| directory.sync_all())
-            .map_err(failed)
+        directory.and_then(|directory| directory.sync_all()).map_err(failed)
     }
 
     fn failed(&self, what: &'static str, name: &str, source: io::Error) -> Error {
-        let path = if name.is_empty() {
-            self.path.clone()
-        } else {
-            self.path.join(name)
-        };
+        let path = if name.is_empty() { self.path.clone() } else { self.path.join(name) };
         Error::Io { what, path, source }
     }
 
     fn damaged(&self, name: &str, error: &serde_json::Error) -> Error {
-        Error::Damaged {
-            path: self.path.join(name),
-            why: error.to_string(),
-        }
+        Error::Damaged { path: self.path.join(name), why: error.to_string() }
     }
 }
 
@@ -358,10 +334,7 @@ impl SocketPlace {
             return Ok(Self { path, directory });
         }
         let directory = temporary_directory()?;
-        Ok(Self {
-            path: directory.join("control.sock"),
-            directory: Some(directory),
-        })
+        Ok(Self { path: directory.join("control.sock"), directory: Some(directory) })
     }
 
     /// Returns the path to listen at.
@@ -385,22 +358,11 @@ fn temporary_directory() -> Result<PathBuf, Error> {
     let long = MAX_SOCKET_PATH - 40;
     let base = env::temp_dir();
     let is_short = base.as_os_str().as_bytes().len() <= long;
-    let base = if is_short {
-        base
-    } else {
-        PathBuf::from("/tmp")
-    };
+    let base = if is_short { base } else { PathBuf::from("/tmp") };
     let path = base.join(format!("myelin-{:016x}", random()?));
-    let failed = |source| Error::Io {
-        what: "make",
-        path: path.clone(),
-        source,
-    };
+    let failed = |source| Error::Io { what: "make", path: path.clone(), source };
     // Fails where something of that name is there already.
-    DirBuilder::new()
-        .mode(0o700)
-        .create(&path)
-        .map_err(failed)?;
+    DirBuilder::new().mode(0o700).create(&path).map_err(failed)?;
     Ok(path)
 }
 

@@ -1,10 +1,7 @@
 use super::*;
 
 fn step(name: &'static str, task: fn() -> anyhow::Result<()>) -> Step {
-    Step {
-        name,
-        work: Work::Here(task),
-    }
+    Step { name, work: Work::Here(task) }
 }
 
 #[test]
@@ -30,26 +27,14 @@ fn the_first_failure_ends_the_run_and_is_named() {
 #[test]
 fn a_command_that_fails_is_a_failure_with_its_line() {
     let error = do_work(cargo("no-such-subcommand", &[])).expect_err("cargo has no such command");
-    assert!(
-        error
-            .to_string()
-            .starts_with("`cargo no-such-subcommand` ended with ")
-    );
+    assert!(error.to_string().starts_with("`cargo no-such-subcommand` ended with "));
 }
 
 #[test]
 fn without_nextest_the_tests_still_run() {
     for nextest in [false, true] {
         let names: Vec<_> = steps(nextest).iter().map(|step| step.name).collect();
-        let expected = [
-            "fmt",
-            "layers",
-            "tidy",
-            "clippy",
-            "tests",
-            "doc tests",
-            "docs",
-        ];
+        let expected = ["fmt", "layers", "tidy", "clippy", "tests", "doc tests", "docs"];
         assert_eq!(names, expected);
     }
 }

@@ -108,11 +108,7 @@ pub(super) fn check_sources(dir: &Path, strictness: Strictness, findings: &mut V
             Err(error) => vec![(0, format!("cannot be read: {error}"))],
         };
         let file = file.display();
-        findings.extend(
-            named
-                .into_iter()
-                .map(|(line, what)| format!("{file}:{line}: {what}")),
-        );
+        findings.extend(named.into_iter().map(|(line, what)| format!("{file}:{line}: {what}")));
     }
 }
 
@@ -154,14 +150,9 @@ fn check_text(text: &str, strictness: Strictness) -> Vec<(usize, String)> {
 fn banned(segments: &[String], strictness: Strictness) -> Option<&'static str> {
     let (first, rest) = segments.split_first()?;
     let crates = BANNED_CRATES.iter().filter(|_| !rest.is_empty());
-    let whole_crate = crates
-        .filter(|(name, _)| name == first)
-        .map(|(_, what)| *what);
+    let whole_crate = crates.filter(|(name, _)| name == first).map(|(_, what)| *what);
     let names = |ban: &[&str]| segments.windows(ban.len()).any(|window| window == ban);
-    let part = BANS
-        .iter()
-        .filter(|(ban, _)| names(ban))
-        .map(|(_, what)| *what);
+    let part = BANS.iter().filter(|(ban, _)| names(ban)).map(|(_, what)| *what);
     // Whatever a type with a `now` is called, it is a clock.
     let any_now = (first != "." && rest.last().is_some_and(|last| last == "now")).then_some(CLOCK);
     whole_crate
@@ -200,10 +191,7 @@ fn collect_path(
     prefix: &[String],
     paths: &mut Vec<NamedPath>,
 ) -> usize {
-    let mut path = NamedPath {
-        segments: prefix.to_vec(),
-        line: tokens[start].span().start().line,
-    };
+    let mut path = NamedPath { segments: prefix.to_vec(), line: tokens[start].span().start().line };
     let is_call = matches!(tokens.get(start + 1), Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis);
     if is_call && start > 0 && is_punct(&tokens[start - 1], '.') {
         path.segments.push(".".to_owned());

@@ -19,10 +19,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let packages: Vec<_> = SMALL
-            .iter()
-            .map(|row| package(dir.path(), row.name))
-            .collect();
+        let packages: Vec<_> = SMALL.iter().map(|row| package(dir.path(), row.name)).collect();
         let mut world = Self { dir, packages };
         world.depend("decider", "shape", DependencyKind::Normal);
         world.depend("driver", "decider", DependencyKind::Normal);
@@ -33,10 +30,7 @@ impl World {
     }
 
     fn get(&mut self, name: &str) -> &mut Package {
-        let found = self
-            .packages
-            .iter_mut()
-            .find(|package| package.name == name);
+        let found = self.packages.iter_mut().find(|package| package.name == name);
         found.unwrap()
     }
 
@@ -62,12 +56,7 @@ fn package(root: &Path, name: &str) -> Package {
     fs::create_dir_all(dir.join("src")).unwrap();
     fs::write(dir.join("src/lib.rs"), "//! Nothing yet.\n").unwrap();
     fs::write(dir.join("clippy.toml"), STRICT_CLIPPY).unwrap();
-    Package {
-        name: name.to_owned(),
-        dir,
-        dependencies: Vec::new(),
-        closure: BTreeSet::new(),
-    }
+    Package { name: name.to_owned(), dir, dependencies: Vec::new(), closure: BTreeSet::new() }
 }
 
 #[test]
@@ -152,10 +141,7 @@ fn a_pure_crate_that_loses_its_strict_lints_is_found() {
 #[test]
 fn a_source_that_names_a_clock_a_file_or_a_socket_is_found() {
     let world = World::new();
-    world.write(
-        "shape/src/lib.rs",
-        "fn now() { std::time::SystemTime::now(); }\n",
-    );
+    world.write("shape/src/lib.rs", "fn now() { std::time::SystemTime::now(); }\n");
     world.write("decider/src/lib.rs", "use std::{fmt, fs};\n");
     world.write("reducer/src/lib.rs", "\nuse std::net::TcpStream;\n");
     world.write("driver/src/lib.rs", "use std::time::Instant;\n");
@@ -178,10 +164,7 @@ fn tests_of_a_pure_crate_may_name_what_they_like() {
 #[test]
 fn this_workspace_has_a_row_for_each_of_its_crates() {
     let packages = workspace::load(&root().unwrap()).unwrap();
-    let mut names: Vec<_> = packages
-        .iter()
-        .map(|package| package.name.as_str())
-        .collect();
+    let mut names: Vec<_> = packages.iter().map(|package| package.name.as_str()).collect();
     let mut rows: Vec<_> = TABLE.iter().map(|row| row.name).collect();
     names.sort_unstable();
     rows.sort_unstable();

@@ -47,22 +47,14 @@ pub(super) fn load(root: &Path) -> anyhow::Result<Vec<Package>> {
         dependencies: package.dependencies.iter().map(dependency).collect(),
         closure: closure(&metadata, &nodes, &package.id),
     };
-    Ok(metadata
-        .workspace_packages()
-        .into_iter()
-        .map(package)
-        .collect())
+    Ok(metadata.workspace_packages().into_iter().map(package).collect())
 }
 
 fn dependency(dependency: &cargo_metadata::Dependency) -> Dependency {
     let is_dev = dependency.kind == cargo_metadata::DependencyKind::Development;
     Dependency {
         name: dependency.name.clone(),
-        kind: if is_dev {
-            DependencyKind::Dev
-        } else {
-            DependencyKind::Normal
-        },
+        kind: if is_dev { DependencyKind::Dev } else { DependencyKind::Normal },
     }
 }
 

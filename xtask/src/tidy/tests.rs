@@ -4,18 +4,11 @@ const MANIFEST: &str = "[package]\nname = \"a\"\n\n[lints]\nworkspace = true\n";
 
 /// Returns the findings of a repository with these files, beside one crate that is tidy.
 fn check(files: &[(&str, &str)]) -> String {
-    let tidy = [
-        ("a/Cargo.toml", MANIFEST),
-        ("a/src/lib.rs", "//! A crate.\n"),
-    ];
+    let tidy = [("a/Cargo.toml", MANIFEST), ("a/src/lib.rs", "//! A crate.\n")];
     let all = tidy.iter().chain(files);
-    let files: Files = all
-        .map(|(path, text)| ((*path).into(), (*text).into()))
-        .collect();
+    let files: Files = all.map(|(path, text)| ((*path).into(), (*text).into())).collect();
     super::check(&files, &|path| {
-        files
-            .keys()
-            .any(|file| file == path || file.starts_with(&format!("{path}/")))
+        files.keys().any(|file| file == path || file.starts_with(&format!("{path}/")))
     })
     .join("\n")
 }
@@ -51,10 +44,7 @@ fn words_that_may_not_land_are_found() {
 fn paths_of_one_machine_are_found() {
     for path in MACHINE_PATHS {
         let findings = check(&[("a.md", &format!("see {path}me/x\n"))]);
-        assert_eq!(
-            findings,
-            format!("a.md:1: names {path}, which is of one machine only")
-        );
+        assert_eq!(findings, format!("a.md:1: names {path}, which is of one machine only"));
         let longer = format!("https://example.org{path} and a{path} and target{path}\n");
         assert_eq!(check(&[("a.md", &longer)]), "");
     }

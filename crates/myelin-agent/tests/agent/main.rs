@@ -68,12 +68,7 @@ impl World {
         let (listener, handle) = Listener::bind(options, sender).await.unwrap();
         let shutdown = CancellationToken::new();
         let running = AbortOnDropHandle::new(tokio::spawn(listener.run(shutdown.clone())));
-        Self {
-            handle,
-            told,
-            running,
-            shutdown,
-        }
+        Self { handle, told, running, shutdown }
     }
 
     async fn new() -> Self {
@@ -82,10 +77,7 @@ impl World {
     }
 
     async fn event(&mut self) -> NodeEvent {
-        soon("an observation", self.told.recv())
-            .await
-            .unwrap()
-            .event
+        soon("an observation", self.told.recv()).await.unwrap().event
     }
 
     async fn stop(self) {
@@ -111,9 +103,7 @@ fn write_join_file(lease: &Path, address: SocketAddr, secret: &JoinSecret) {
     let mut options = OpenOptions::new();
     let opened = options.write(true).create(true).truncate(true).mode(0o600);
     let mut opened = opened.open(lease.join("join.json")).unwrap();
-    opened
-        .write_all(&serde_json::to_vec(&file).unwrap())
-        .unwrap();
+    opened.write_all(&serde_json::to_vec(&file).unwrap()).unwrap();
 }
 
 fn spawn(lease: &Path) -> (Child, Lines<BufReader<ChildStdout>>) {
@@ -138,11 +128,7 @@ impl Agent {
         let lease = tempfile::tempdir().unwrap();
         write_join_file(lease.path(), address, secret);
         let (process, lines) = spawn(lease.path());
-        Self {
-            process,
-            lines,
-            lease,
-        }
+        Self { process, lines, lease }
     }
 
     fn restart(&mut self) {
@@ -166,10 +152,7 @@ impl Agent {
     }
 
     async fn code(&mut self) -> Option<i32> {
-        soon("the agent's end", self.process.wait())
-            .await
-            .unwrap()
-            .code()
+        soon("the agent's end", self.process.wait()).await.unwrap().code()
     }
 }
 
@@ -241,9 +224,7 @@ async fn an_agent_dials_until_the_listener_is_back() {
 async fn an_agent_with_a_wrong_token_gives_up() {
     let world = World::new().await;
     let mut agent = Agent::with_secret(world.handle.address(), &JoinSecret::new([8; 32]));
-    agent
-        .says("refused for good: the token is not this attempt's")
-        .await;
+    agent.says("refused for good: the token is not this attempt's").await;
     assert_eq!(agent.code().await, Some(10));
 }
 
@@ -281,14 +262,9 @@ async fn an_agent_outlives_a_control_plane_that_talks_nonsense() {
     for (answer, words) in answers {
         let (mut stream, _) = soon("the agent", socket.accept()).await.unwrap();
         let mut join = String::new();
-        BufReader::new(&mut stream)
-            .read_line(&mut join)
-            .await
-            .unwrap();
+        BufReader::new(&mut stream).read_line(&mut join).await.unwrap();
         assert!(join.starts_with("{\"join\":"), "{join}");
-        tokio::io::AsyncWriteExt::write_all(&mut stream, answer)
-            .await
-            .unwrap();
+        tokio::io::AsyncWriteExt::write_all(&mut stream, answer).await.unwrap();
         drop(stream);
         agent.says(words).await;
     }

@@ -47,10 +47,7 @@ fn every_condition_counts() {
         check(|state| node(state, 1).intent = NodeIntent::Deleting),
         check(|state| node(state, 1).record.stage = NodeStage::SwactorJoined),
         check(|state| {
-            let silence = Silence {
-                lost_at: at(1),
-                deadline: at(46),
-            };
+            let silence = Silence { lost_at: at(1), deadline: at(46) };
             node(state, 1).record.silence = Some(Box::new(silence));
         }),
         check(|state| {

@@ -70,10 +70,8 @@ fn booting(node: &mut ManagedNode) {
 fn ready(node: &mut ManagedNode) {
     booting(node);
     node.active_bootstrap = None;
-    node.record.swactor = Some(Box::new(SwactorFacts {
-        swactor_id: "agent".into(),
-        joined_at: at(950),
-    }));
+    node.record.swactor =
+        Some(Box::new(SwactorFacts { swactor_id: "agent".into(), joined_at: at(950) }));
     node.record.handed_off = true;
     node.record.stage = NodeStage::Dormant;
     node.record.ready_since = Some(at(960));
@@ -111,10 +109,7 @@ fn creating(node: &mut ManagedNode) {
     node.record.stage = NodeStage::LeaseRequested;
     node.next_operation_sequence = 1;
     node.pending = Some(Box::new(PendingOperation {
-        id: OperationId {
-            attempt: node.attempt,
-            sequence: 0,
-        },
+        id: OperationId { attempt: node.attempt, sequence: 0 },
         kind: OperationKind::CreateLease,
         deadline: at(1100),
         expired: false,
@@ -136,15 +131,7 @@ pub(crate) fn state() -> ClusterState {
         nodes: nodes.collect(),
         ..ClusterState::default()
     };
-    let template = state
-        .nodes
-        .values()
-        .next()
-        .unwrap()
-        .record
-        .desired
-        .template
-        .clone();
+    let template = state.nodes.values().next().unwrap().record.desired.template.clone();
     state.groups.entry("worker".into()).or_default().proven = vec![template];
     state
 }
@@ -157,11 +144,7 @@ pub(crate) fn node(state: &mut ClusterState, index: u32) -> &mut ManagedNode {
 /// Renders what was found, after checking that the expected rule is among it.
 pub(crate) fn found(name: &str, expected: Rule, result: Result<(), Violations>) -> String {
     let violations = result.expect_err(name);
-    let rules: Vec<_> = violations
-        .0
-        .iter()
-        .map(|violation| violation.rule)
-        .collect();
+    let rules: Vec<_> = violations.0.iter().map(|violation| violation.rule).collect();
     assert!(rules.contains(&expected), "{name}: {violations}");
     format!("# {name}\n{violations}\n")
 }

@@ -37,10 +37,7 @@ impl Case {
 }
 
 fn operation(attempt: u64, sequence: u64) -> OperationId {
-    OperationId {
-        attempt: NodeAttemptId(attempt),
-        sequence,
-    }
+    OperationId { attempt: NodeAttemptId(attempt), sequence }
 }
 
 fn dispatched(attempt: u64, sequence: u64) -> EventKind {
@@ -60,135 +57,72 @@ fn succeeded(attempt: u64, sequence: u64) -> EventKind {
 type Doctor = (&'static str, Rule, fn(&mut Case));
 
 const DOCTORED: &[Doctor] = &[
-    (
-        "an effect submitted and not recorded",
-        Rule::RecordBeforeDispatch,
-        |case| {
-            case.happens(1, dispatched(1, 0));
-        },
-    ),
-    (
-        "an effect recorded and not submitted",
-        Rule::RecordBeforeDispatch,
-        |case| {
-            node(&mut case.before, 2).pending = None;
-        },
-    ),
+    ("an effect submitted and not recorded", Rule::RecordBeforeDispatch, |case| {
+        case.happens(1, dispatched(1, 0));
+    }),
+    ("an effect recorded and not submitted", Rule::RecordBeforeDispatch, |case| {
+        node(&mut case.before, 2).pending = None;
+    }),
     ("two effects at once", Rule::RecordBeforeDispatch, |case| {
         case.happens(2, dispatched(2, 1));
     }),
-    (
-        "an effect number used again",
-        Rule::DistinctIdentities,
-        |case| {
-            case.happens(2, succeeded(2, 0));
-            case.happens(2, dispatched(2, 0));
-        },
-    ),
-    ("an attempt used again", Rule::DistinctIdentities, |case| {
-        case.happens(
-            5,
-            EventKind::Restarted {
-                previous: NodeAttemptId(5),
-            },
-        );
+    ("an effect number used again", Rule::DistinctIdentities, |case| {
+        case.happens(2, succeeded(2, 0));
+        case.happens(2, dispatched(2, 0));
     }),
-    (
-        "a restart before the end",
-        Rule::CleanupBeforeReuse,
-        |case| {
-            case.happens(
-                4,
-                EventKind::Restarted {
-                    previous: NodeAttemptId(4),
-                },
-            );
-        },
-    ),
-    (
-        "a slot gone before the end",
-        Rule::CleanupBeforeReuse,
-        |case| {
-            case.happens(4, EventKind::Reaped);
-        },
-    ),
+    ("an attempt used again", Rule::DistinctIdentities, |case| {
+        case.happens(5, EventKind::Restarted { previous: NodeAttemptId(5) });
+    }),
+    ("a restart before the end", Rule::CleanupBeforeReuse, |case| {
+        case.happens(4, EventKind::Restarted { previous: NodeAttemptId(4) });
+    }),
+    ("a slot gone before the end", Rule::CleanupBeforeReuse, |case| {
+        case.happens(4, EventKind::Reaped);
+    }),
     ("a slot inserted twice", Rule::CleanupBeforeReuse, |case| {
         case.happens(4, EventKind::Inserted);
     }),
-    (
-        "destroyed with an effect under way",
-        Rule::CleanupBeforeReuse,
-        |case| {
-            case.happens(2, EventKind::Destroyed);
-        },
-    ),
-    (
-        "the end of an effect that was over",
-        Rule::AttemptCorrelation,
-        |case| {
-            case.happens(2, succeeded(2, 0));
-            case.happens(2, succeeded(2, 0));
-        },
-    ),
-    (
-        "news of another attempt",
-        Rule::AttemptCorrelation,
-        |case| {
-            case.happens(0, EventKind::Ready);
-            case.history[0].attempt = Some(NodeAttemptId(3));
-        },
-    ),
+    ("destroyed with an effect under way", Rule::CleanupBeforeReuse, |case| {
+        case.happens(2, EventKind::Destroyed);
+    }),
+    ("the end of an effect that was over", Rule::AttemptCorrelation, |case| {
+        case.happens(2, succeeded(2, 0));
+        case.happens(2, succeeded(2, 0));
+    }),
+    ("news of another attempt", Rule::AttemptCorrelation, |case| {
+        case.happens(0, EventKind::Ready);
+        case.history[0].attempt = Some(NodeAttemptId(3));
+    }),
     ("a change nobody made", Rule::SingleOwner, |case| {
         node(&mut case.after, 3).retry.restart_at = None;
     }),
-    (
-        "a change by an ignored observation",
-        Rule::SingleOwner,
-        |case| {
-            case.happens(
-                3,
-                EventKind::Ignored {
-                    reason: "stale_attempt".into(),
-                },
-            );
-            node(&mut case.after, 3).record.lease = Some(lease("other"));
-        },
-    ),
+    ("a change by an ignored observation", Rule::SingleOwner, |case| {
+        case.happens(3, EventKind::Ignored { reason: "stale_attempt".into() });
+        node(&mut case.after, 3).record.lease = Some(lease("other"));
+    }),
     ("a node that vanished", Rule::SingleOwner, |case| {
         case.after.nodes.pop_last();
     }),
-    (
-        "a generation that goes back",
-        Rule::Acknowledgment,
-        |case| case.after.observed_generation = 2,
-    ),
-    (
-        "a desired generation that goes back",
-        Rule::LatestWins,
-        |case| {
-            for generation in [5, 4] {
-                case.happens(0, EventKind::DesiredAccepted { generation });
-            }
-        },
-    ),
-    (
-        "an allocator that goes back",
-        Rule::DistinctIdentities,
-        |case| case.before.next_attempt_id = 9,
-    ),
+    ("a generation that goes back", Rule::Acknowledgment, |case| {
+        case.after.observed_generation = 2
+    }),
+    ("a desired generation that goes back", Rule::LatestWins, |case| {
+        for generation in [5, 4] {
+            case.happens(0, EventKind::DesiredAccepted { generation });
+        }
+    }),
+    ("an allocator that goes back", Rule::DistinctIdentities, |case| {
+        case.before.next_attempt_id = 9
+    }),
     ("a stage that goes back", Rule::Record, |case| {
         case.happens(1, EventKind::Ready);
         node(&mut case.before, 1).record.stage = NodeStage::SwactorJoined;
     }),
-    (
-        "an attempt that is resurrected",
-        Rule::CleanupBeforeReuse,
-        |case| {
-            case.happens(0, EventKind::Ready);
-            let found = node(&mut case.before, 0);
-            (found.intent, found.delete_cause) = (NodeIntent::Deleting, Some(DeleteCause::Failed));
-        },
-    ),
+    ("an attempt that is resurrected", Rule::CleanupBeforeReuse, |case| {
+        case.happens(0, EventKind::Ready);
+        let found = node(&mut case.before, 0);
+        (found.intent, found.delete_cause) = (NodeIntent::Deleting, Some(DeleteCause::Failed));
+    }),
     ("an event from the future", Rule::Time, |case| {
         case.happens(0, EventKind::Ready);
         case.history[0].at = at(NOW + 1);
@@ -201,11 +135,7 @@ const DOCTORED: &[Doctor] = &[
 ];
 
 fn case() -> Case {
-    Case {
-        before: state(),
-        after: state(),
-        history: Vec::new(),
-    }
+    Case { before: state(), after: state(), history: Vec::new() }
 }
 
 #[test]

@@ -30,9 +30,7 @@ impl Case {
         self.plan.actions.retain(|planned| *planned.node() != node);
         self.plan.held.retain(|(held, _)| *held != node);
         self.plan.actions.push(action);
-        self.plan
-            .actions
-            .sort_by(|left, right| left.node().cmp(right.node()));
+        self.plan.actions.sort_by(|left, right| left.node().cmp(right.node()));
     }
 
     fn dispatches(&mut self, index: u32, command: NodeManagerCommand) {
@@ -99,10 +97,7 @@ impl Case {
             found.attempt = attempt;
             found.record.desired = spec;
             if index < n_silent {
-                let silence = Silence {
-                    lost_at: at(900),
-                    deadline: at(945),
-                };
+                let silence = Silence { lost_at: at(900), deadline: at(945) };
                 found.record.silence = Some(Box::new(silence));
                 found.record.ready_since = None;
             }
@@ -130,20 +125,13 @@ const DOCTORED: &[Doctor] = &[
     }),
     ("acted on and held", Rule::OneAction, |case| {
         let node = case.plan.actions[0].node().clone();
-        let held = Held {
-            reason: HeldReason::Paused,
-            until: Until::At(at(2000)),
-        };
+        let held = Held { reason: HeldReason::Paused, until: Until::At(at(2000)) };
         case.plan.held.push((node, held));
-        case.plan
-            .held
-            .sort_by(|(left, _), (right, _)| left.cmp(right));
+        case.plan.held.sort_by(|(left, _), (right, _)| left.cmp(right));
     }),
-    (
-        "a plan for another generation",
-        Rule::Acknowledgment,
-        |case| case.plan.observed_generation = 2,
-    ),
+    ("a plan for another generation", Rule::Acknowledgment, |case| {
+        case.plan.observed_generation = 2
+    }),
     ("a pass asked for now", Rule::Coalesced, |case| {
         case.plan.requeue_at = Some(at(NOW));
     }),
@@ -158,9 +146,7 @@ const DOCTORED: &[Doctor] = &[
     }),
     ("a missing node nobody looked at", Rule::Isolation, |case| {
         case.state.nodes.pop_last();
-        case.plan
-            .held
-            .retain(|(node, _)| node.as_str() != "worker-5");
+        case.plan.held.retain(|(node, _)| node.as_str() != "worker-5");
     }),
     ("an attempt out of turn", Rule::DistinctIdentities, |case| {
         node(&mut case.state, 5).retry.restart_at = None;
@@ -169,11 +155,7 @@ const DOCTORED: &[Doctor] = &[
     ("a restart before its time", Rule::LevelBased, |case| {
         case.restarts(5, 6);
     }),
-    (
-        "a restart of what is not destroyed",
-        Rule::CleanupBeforeReuse,
-        |case| case.restarts(4, 6),
-    ),
+    ("a restart of what is not destroyed", Rule::CleanupBeforeReuse, |case| case.restarts(4, 6)),
     ("a restart with an old spec", Rule::LatestWins, |case| {
         node(&mut case.state, 5).retry.restart_at = None;
         case.shape.groups[0].shape.image = "new".into();
@@ -181,53 +163,30 @@ const DOCTORED: &[Doctor] = &[
     }),
     ("an insert over a node", Rule::CleanupBeforeReuse, |case| {
         let desired = node(&mut case.state, 0).record.desired.clone();
-        case.plans(NodeAction::Insert {
-            attempt: NodeAttemptId(6),
-            desired,
-        });
+        case.plans(NodeAction::Insert { attempt: NodeAttemptId(6), desired });
     }),
-    (
-        "an action on another attempt",
-        Rule::AttemptCorrelation,
-        |case| {
-            let action = NodeAction::Reap {
-                node: "worker-5".into(),
-                expected_attempt: NodeAttemptId(0),
-            };
-            case.plans(action);
-        },
-    ),
+    ("an action on another attempt", Rule::AttemptCorrelation, |case| {
+        let action =
+            NodeAction::Reap { node: "worker-5".into(), expected_attempt: NodeAttemptId(0) };
+        case.plans(action);
+    }),
     ("a reap of what is desired", Rule::LatestWins, |case| {
-        let action = NodeAction::Reap {
-            node: "worker-5".into(),
-            expected_attempt: NodeAttemptId(5),
+        let action =
+            NodeAction::Reap { node: "worker-5".into(), expected_attempt: NodeAttemptId(5) };
+        case.plans(action);
+    }),
+    ("destroyed with a lease left", Rule::CleanupBeforeReuse, |case| {
+        let action = NodeAction::MarkDestroyed {
+            node: "worker-4".into(),
+            expected_attempt: NodeAttemptId(4),
         };
         case.plans(action);
     }),
-    (
-        "destroyed with a lease left",
-        Rule::CleanupBeforeReuse,
-        |case| {
-            let action = NodeAction::MarkDestroyed {
-                node: "worker-4".into(),
-                expected_attempt: NodeAttemptId(4),
-            };
-            case.plans(action);
-        },
-    ),
     ("an end without a reason", Rule::LevelBased, |case| {
         case.deletes(0, DeleteCause::Failed);
     }),
-    (
-        "a second effect beside one under way",
-        Rule::RecordBeforeDispatch,
-        |case| case.creates(2),
-    ),
-    (
-        "a create for a node that has a lease",
-        Rule::LevelBased,
-        |case| case.creates(1),
-    ),
+    ("a second effect beside one under way", Rule::RecordBeforeDispatch, |case| case.creates(2)),
+    ("a create for a node that has a lease", Rule::LevelBased, |case| case.creates(1)),
     ("a destroy before the cancel", Rule::LevelBased, |case| {
         let lease = *lease("lease");
         case.dispatches(4, NodeManagerCommand::DestroyLease { lease });
@@ -236,15 +195,11 @@ const DOCTORED: &[Doctor] = &[
         let lease = *lease("lease");
         case.dispatches(1, NodeManagerCommand::DestroyLease { lease });
     }),
-    (
-        "an effect before its back-off is over",
-        Rule::LevelBased,
-        |case| {
-            case.renew(1);
-            node(&mut case.state, 1).retry.next_effect_at = Some(at(NOW + 1));
-            case.creates(1);
-        },
-    ),
+    ("an effect before its back-off is over", Rule::LevelBased, |case| {
+        case.renew(1);
+        node(&mut case.state, 1).retry.next_effect_at = Some(at(NOW + 1));
+        case.creates(1);
+    }),
     ("more creates than may be", Rule::Policy, |case| {
         case.shape.groups[0].policy.max_in_flight_creates = 1;
         case.renew(1);
@@ -253,25 +208,18 @@ const DOCTORED: &[Doctor] = &[
     ("a create of a refused template", Rule::Policy, |case| {
         case.renew(1);
         case.renew(2);
-        let refusal = Refusal {
-            message: "no".into(),
-            at: at(900),
-        };
+        let refusal = Refusal { message: "no".into(), at: at(900) };
         node(&mut case.state, 2).refused = Some(Box::new(refusal));
         case.creates(1);
     }),
-    (
-        "two nodes start with an unproven template",
-        Rule::Policy,
-        |case| {
-            case.state.groups.clear();
-            case.shape.groups[0].policy.first_node = Some(FirstNode::All);
-            case.renew(1);
-            case.renew(2);
-            case.creates(1);
-            case.shape.groups[0].policy.first_node = Some(FirstNode::Canary);
-        },
-    ),
+    ("two nodes start with an unproven template", Rule::Policy, |case| {
+        case.state.groups.clear();
+        case.shape.groups[0].policy.first_node = Some(FirstNode::All);
+        case.renew(1);
+        case.renew(2);
+        case.creates(1);
+        case.shape.groups[0].policy.first_node = Some(FirstNode::Canary);
+    }),
     ("more ready nodes taken than may be", Rule::Policy, |case| {
         case.silent(0);
         case.shape.groups[0].shape.image = "new".into();
@@ -279,32 +227,20 @@ const DOCTORED: &[Doctor] = &[
         case.deletes(0, DeleteCause::SpecChanged);
         case.shape.groups[0].policy.max_unavailable = Some(Limit::Count(2));
     }),
-    (
-        "repairs beside another while the brake is on",
-        Rule::Policy,
-        |case| {
-            case.silent(5);
-            case.deletes(3, DeleteCause::Lost);
-        },
-    ),
-    (
-        "a second silent machine ends before a repair is ready",
-        Rule::Policy,
-        |case| {
-            case.silent(1);
-            case.state.brake.silent_machine_ended = true;
-            case.deletes(0, DeleteCause::Lost);
-        },
-    ),
+    ("repairs beside another while the brake is on", Rule::Policy, |case| {
+        case.silent(5);
+        case.deletes(3, DeleteCause::Lost);
+    }),
+    ("a second silent machine ends before a repair is ready", Rule::Policy, |case| {
+        case.silent(1);
+        case.state.brake.silent_machine_ended = true;
+        case.deletes(0, DeleteCause::Lost);
+    }),
     ("a restart out of quarantine", Rule::Policy, |case| {
         let found = node(&mut case.state, 5);
         found.retry.restart_at = None;
         let template = found.record.desired.template.clone();
-        let quarantine = myelin_state::Quarantine {
-            template,
-            failures: 10,
-            since: at(990),
-        };
+        let quarantine = myelin_state::Quarantine { template, failures: 10, since: at(990) };
         found.quarantine = Some(Box::new(quarantine));
         case.restarts(5, 6);
     }),

@@ -14,36 +14,19 @@ const DOCTORED: &[Doctor] = &[
     ("an attempt twice", Rule::DistinctIdentities, |state| {
         node(state, 1).attempt = NodeAttemptId(0);
     }),
-    (
-        "an attempt that was not allocated",
-        Rule::DistinctIdentities,
-        |state| state.next_attempt_id = 5,
-    ),
-    (
-        "the record of another slot",
-        Rule::DistinctIdentities,
-        |state| {
-            node(state, 0).record.desired = expand_node_group(&group()).nth(1).unwrap();
-        },
-    ),
-    (
-        "an effect of another attempt",
-        Rule::DistinctIdentities,
-        |state| {
-            let id = OperationId {
-                attempt: NodeAttemptId(1),
-                sequence: 0,
-            };
-            node(state, 2).pending.as_mut().unwrap().id = id;
-        },
-    ),
-    (
-        "an effect that was not recorded",
-        Rule::RecordBeforeDispatch,
-        |state| {
-            node(state, 2).next_operation_sequence = 0;
-        },
-    ),
+    ("an attempt that was not allocated", Rule::DistinctIdentities, |state| {
+        state.next_attempt_id = 5
+    }),
+    ("the record of another slot", Rule::DistinctIdentities, |state| {
+        node(state, 0).record.desired = expand_node_group(&group()).nth(1).unwrap();
+    }),
+    ("an effect of another attempt", Rule::DistinctIdentities, |state| {
+        let id = OperationId { attempt: NodeAttemptId(1), sequence: 0 };
+        node(state, 2).pending.as_mut().unwrap().id = id;
+    }),
+    ("an effect that was not recorded", Rule::RecordBeforeDispatch, |state| {
+        node(state, 2).next_operation_sequence = 0;
+    }),
     ("deletion without a cause", Rule::Record, |state| {
         node(state, 4).delete_cause = None;
     }),
@@ -53,30 +36,18 @@ const DOCTORED: &[Doctor] = &[
     ("destroyed without a time", Rule::Record, |state| {
         node(state, 5).record.destroyed_at = None;
     }),
-    (
-        "destroyed with a lease",
-        Rule::CleanupBeforeReuse,
-        |state| {
-            node(state, 5).record.lease = Some(lease("left"));
-        },
-    ),
-    (
-        "destroyed with a session",
-        Rule::CleanupBeforeReuse,
-        |state| {
-            let session = node(state, 1).active_bootstrap;
-            node(state, 5).active_bootstrap = session;
-        },
-    ),
-    (
-        "destroyed with an ambiguous create",
-        Rule::CleanupBeforeReuse,
-        |state| {
-            let retry = &mut node(state, 5).retry;
-            retry.ambiguous_operation = Some(OperationKind::CreateLease);
-            retry.ambiguous_since = Some(at(900));
-        },
-    ),
+    ("destroyed with a lease", Rule::CleanupBeforeReuse, |state| {
+        node(state, 5).record.lease = Some(lease("left"));
+    }),
+    ("destroyed with a session", Rule::CleanupBeforeReuse, |state| {
+        let session = node(state, 1).active_bootstrap;
+        node(state, 5).active_bootstrap = session;
+    }),
+    ("destroyed with an ambiguous create", Rule::CleanupBeforeReuse, |state| {
+        let retry = &mut node(state, 5).retry;
+        retry.ambiguous_operation = Some(OperationKind::CreateLease);
+        retry.ambiguous_since = Some(at(900));
+    }),
     ("destroyed and to live", Rule::CleanupBeforeReuse, |state| {
         let node = node(state, 5);
         (node.intent, node.delete_cause) = (NodeIntent::Active, None);
@@ -105,10 +76,7 @@ const DOCTORED: &[Doctor] = &[
         node(state, 0).record.ready_by = Some(at(2000));
     }),
     ("silent before the join", Rule::Record, |state| {
-        let silence = Silence {
-            lost_at: at(900),
-            deadline: at(945),
-        };
+        let silence = Silence { lost_at: at(900), deadline: at(945) };
         node(state, 1).record.silence = Some(Box::new(silence));
     }),
     ("failed without a reason", Rule::Record, |state| {
@@ -119,18 +87,11 @@ const DOCTORED: &[Doctor] = &[
     }),
     ("quarantined while it lives", Rule::Record, |state| {
         let template = node(state, 0).record.desired.template.clone();
-        let quarantine = Quarantine {
-            template,
-            failures: 10,
-            since: at(900),
-        };
+        let quarantine = Quarantine { template, failures: 10, since: at(900) };
         node(state, 1).quarantine = Some(Box::new(quarantine));
     }),
     ("refused and leased", Rule::Record, |state| {
-        let refusal = Refusal {
-            message: "no".into(),
-            at: at(900),
-        };
+        let refusal = Refusal { message: "no".into(), at: at(900) };
         node(state, 1).refused = Some(Box::new(refusal));
     }),
     ("under repair without a failure", Rule::Record, |state| {
@@ -159,19 +120,12 @@ const DOCTORED: &[Doctor] = &[
     ("a fact from the future", Rule::Time, |state| {
         node(state, 3).record.failed_at = Some(at(1001));
     }),
-    (
-        "a generation nobody wanted",
-        Rule::Acknowledgment,
-        |state| state.observed_generation = 4,
-    ),
+    ("a generation nobody wanted", Rule::Acknowledgment, |state| state.observed_generation = 4),
 ];
 
 fn checked(state: &ClusterState) -> Result<(), crate::Violations> {
     let shape = shape();
-    check(&Snapshot {
-        desired: Some(&shape),
-        ..Snapshot::new(state, at(NOW))
-    })
+    check(&Snapshot { desired: Some(&shape), ..Snapshot::new(state, at(NOW)) })
 }
 
 #[test]

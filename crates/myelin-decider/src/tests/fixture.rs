@@ -51,10 +51,7 @@ pub(crate) fn node(
 
 /// A state of these nodes, of which the proven template of every group is the desired one.
 pub(crate) fn state(nodes: impl IntoIterator<Item = ManagedNode>) -> ClusterState {
-    let mut state = ClusterState {
-        next_attempt_id: 100,
-        ..ClusterState::default()
-    };
+    let mut state = ClusterState { next_attempt_id: 100, ..ClusterState::default() };
     for node in nodes {
         let slot = &node.record.desired;
         let record = state.groups.entry(slot.group_id().clone()).or_default();
@@ -115,10 +112,8 @@ pub(crate) fn joined(node: &mut ManagedNode) {
     booting(node);
     node.record.stage = NodeStage::SwactorJoined;
     node.record.bootstrap_by = None;
-    node.record.swactor = Some(Box::new(SwactorFacts {
-        swactor_id: "agent".into(),
-        joined_at: at(900),
-    }));
+    node.record.swactor =
+        Some(Box::new(SwactorFacts { swactor_id: "agent".into(), joined_at: at(900) }));
 }
 
 pub(crate) fn ready(node: &mut ManagedNode) {
@@ -133,19 +128,13 @@ pub(crate) fn ready(node: &mut ManagedNode) {
 pub(crate) fn silent(node: &mut ManagedNode) {
     ready(node);
     node.record.ready_since = None;
-    let silence = Silence {
-        lost_at: at(980),
-        deadline: at(1025),
-    };
+    let silence = Silence { lost_at: at(980), deadline: at(1025) };
     node.record.silence = Some(Box::new(silence));
 }
 
 pub(crate) fn lost(node: &mut ManagedNode) {
     silent(node);
-    let silence = Silence {
-        lost_at: at(900),
-        deadline: at(945),
-    };
+    let silence = Silence { lost_at: at(900), deadline: at(945) };
     node.record.silence = Some(Box::new(silence));
 }
 
@@ -191,10 +180,7 @@ pub(crate) fn due(node: &mut ManagedNode) {
 pub(crate) fn pending(node: &mut ManagedNode, kind: OperationKind) {
     node.next_operation_sequence = 1;
     node.pending = Some(Box::new(PendingOperation {
-        id: OperationId {
-            attempt: node.attempt,
-            sequence: 0,
-        },
+        id: OperationId { attempt: node.attempt, sequence: 0 },
         kind,
         deadline: at(1120),
         expired: false,

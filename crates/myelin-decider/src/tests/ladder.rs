@@ -23,10 +23,7 @@ fn undesired(name: &str, make: fn(&mut ManagedNode)) -> String {
 
 /// As [`check`], for a slot that another image is wanted in.
 fn changed(name: &str, make: fn(&mut ManagedNode)) -> String {
-    let text = plan(
-        &state([node(&workers(1), 0, make)]),
-        &shape([image(workers(1), "new")]),
-    );
+    let text = plan(&state([node(&workers(1), 0, make)]), &shape([image(workers(1), "new")]));
     format!("# {name}, spec changed\n{text}")
 }
 
@@ -54,10 +51,7 @@ fn an_active_node_goes_forward_by_its_facts() {
         }),
         check("create refused", |node| {
             node.record.stage = NodeStage::LeaseRequested;
-            let refusal = Refusal {
-                message: "no such image".into(),
-                at: at(900),
-            };
+            let refusal = Refusal { message: "no such image".into(), at: at(900) };
             node.refused = Some(Box::new(refusal));
         }),
         check("lease known", leased),

@@ -81,10 +81,7 @@ fn a_canary_on_record_is_waited_for() {
     unproven(&mut fresh);
     change(&mut fresh, "worker-2", creating);
     let template = fresh.nodes["worker-2"].record.desired.template.clone();
-    let canary = Canary {
-        node: "worker-2".into(),
-        template,
-    };
+    let canary = Canary { node: "worker-2".into(), template };
     fresh.groups.values_mut().next().unwrap().canary = Some(canary);
     let waiting = plan(&fresh, &shape([workers(5)]));
     change(&mut fresh, "worker-2", quarantined);
@@ -98,19 +95,9 @@ fn a_canary_on_record_is_waited_for() {
 fn small_groups_and_proven_templates_need_no_canary() {
     let mut small = all(&workers(4), new);
     unproven(&mut small);
-    assert_eq!(
-        plan(&small, &shape([workers(4)]))
-            .matches("CreateLease")
-            .count(),
-        4
-    );
+    assert_eq!(plan(&small, &shape([workers(4)])).matches("CreateLease").count(), 4);
     let proven = all(&workers(5), new);
-    assert_eq!(
-        plan(&proven, &shape([workers(5)]))
-            .matches("CreateLease")
-            .count(),
-        5
-    );
+    assert_eq!(plan(&proven, &shape([workers(5)])).matches("CreateLease").count(), 5);
 }
 
 #[test]
@@ -129,10 +116,7 @@ fn creates_in_flight_are_limited() {
 fn a_refused_template_holds_the_nodes_without_a_machine() {
     let mut observed = all(&workers(4), ready);
     change(&mut observed, "worker-0", |node| {
-        let refusal = Refusal {
-            message: "no such image".into(),
-            at: at(900),
-        };
+        let refusal = Refusal { message: "no such image".into(), at: at(900) };
         node.refused = Some(Box::new(refusal));
     });
     change(&mut observed, "worker-1", new);
@@ -201,10 +185,7 @@ fn no_second_silent_machine_ends_before_a_repair_is_ready() {
     for node in ["worker-0", "worker-1", "worker-2", "worker-3"] {
         change(&mut observed, node, ready);
     }
-    insta::assert_snapshot!(format!(
-        "{on}# brake off\n{}",
-        plan(&observed, &shape([workers(5)]))
-    ));
+    insta::assert_snapshot!(format!("{on}# brake off\n{}", plan(&observed, &shape([workers(5)]))));
 }
 
 #[test]
@@ -215,10 +196,7 @@ fn a_repair_that_waits_for_its_template_gives_the_brake_to_others() {
     });
     unproven(&mut observed);
     let template = observed.nodes["worker-0"].record.desired.template.clone();
-    let canary = Canary {
-        node: "worker-0".into(),
-        template,
-    };
+    let canary = Canary { node: "worker-0".into(), template };
     observed.groups.values_mut().next().unwrap().canary = Some(canary);
     insta::assert_snapshot!(plan(&observed, &shape([workers(5)])));
 }
@@ -239,24 +217,13 @@ fn limit(count: u32, policy: Option<Limit>) -> String {
     wanted.policy.max_unhealthy = policy.unwrap_or(wanted.policy.max_unhealthy);
     let plan = plan(&all(&wanted, lost), &shape([wanted]));
     let limit = plan.split("limit ").nth(1);
-    limit.map_or_else(
-        || "-".into(),
-        |rest| rest.split(',').next().unwrap().to_owned(),
-    )
+    limit.map_or_else(|| "-".into(), |rest| rest.split(',').next().unwrap().to_owned())
 }
 
 #[test]
 fn the_brake_needs_at_least_two_nodes_and_trips_when_all_fail() {
     let limits = [1, 2, 3, 4, 5, 6, 10, 20].map(|count| limit(count, None));
     assert_eq!(limits, ["-", "1", "2", "2", "2", "3", "4", "8"]);
-    assert_eq!(
-        limit(10, Some(Limit::Count(0))),
-        "2",
-        "never fewer than two"
-    );
-    assert_eq!(
-        limit(10, Some(Limit::Percent(100))),
-        "9",
-        "losing all is never their fault alone"
-    );
+    assert_eq!(limit(10, Some(Limit::Count(0))), "2", "never fewer than two");
+    assert_eq!(limit(10, Some(Limit::Percent(100))), "9", "losing all is never their fault alone");
 }

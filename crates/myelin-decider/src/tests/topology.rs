@@ -13,31 +13,19 @@ use crate::{Planner, Topology, reconcile};
 fn sets_are_compared_as_the_table_says() {
     let both = all(&workers(2), ready);
     let rows = [
-        (
-            "desired only",
-            plan(&ClusterState::default(), &shape([workers(2)])),
-        ),
+        ("desired only", plan(&ClusterState::default(), &shape([workers(2)]))),
         ("observed only", plan(&both, &shape([]))),
         ("both, same spec", plan(&both, &shape([workers(2)]))),
-        (
-            "both, different spec",
-            plan(&both, &shape([image(workers(2), "new")])),
-        ),
+        ("both, different spec", plan(&both, &shape([image(workers(2), "new")]))),
         ("more desired", plan(&both, &shape([workers(3)]))),
         ("fewer desired", plan(&both, &shape([workers(1)]))),
         ("another group", plan(&both, &shape([group("other", 1)]))),
-        (
-            "returned while deleted",
-            plan(&all(&workers(1), deleting_leased), &shape([workers(1)])),
-        ),
+        ("returned while deleted", plan(&all(&workers(1), deleting_leased), &shape([workers(1)]))),
         (
             "returned when destroyed",
             plan(&all(&workers(1), due), &shape([image(workers(1), "new")])),
         ),
-        (
-            "gone when destroyed",
-            plan(&all(&workers(1), destroyed), &shape([])),
-        ),
+        ("gone when destroyed", plan(&all(&workers(1), destroyed), &shape([]))),
     ];
     let rows = rows.map(|(name, plan)| format!("# {name}\n{plan}"));
     insta::assert_snapshot!(rows.concat());
@@ -55,10 +43,7 @@ fn the_order_of_the_groups_changes_nothing() {
     let observed = all(&workers(4), ready);
     let mut reversed = groups.clone();
     reversed.reverse();
-    assert_eq!(
-        plan(&observed, &shape(groups)),
-        plan(&observed, &shape(reversed))
-    );
+    assert_eq!(plan(&observed, &shape(groups)), plan(&observed, &shape(reversed)));
 }
 
 #[test]

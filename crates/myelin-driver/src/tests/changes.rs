@@ -13,10 +13,7 @@ fn began(cause: DeleteCause) -> impl Fn(&EventKind) -> bool {
 /// Lists the nodes something happened to, in order.
 fn nodes(world: &World, happened: impl Fn(&EventKind) -> bool) -> Vec<String> {
     let events = world.history.iter().filter(|event| happened(&event.kind));
-    events
-        .filter_map(|event| event.node.as_ref())
-        .map(ToString::to_string)
-        .collect()
+    events.filter_map(|event| event.node.as_ref()).map(ToString::to_string).collect()
 }
 
 fn rolling(count: u32, name: &str, limit: u32) -> RunNodeGroupSpec {
@@ -37,10 +34,7 @@ fn scaling_adds_and_removes_the_highest_slots_only() {
     world.settle(seconds(60));
     let removed = nodes(&world, |kind| *kind == EventKind::Reaped);
     assert_eq!(removed, ["worker-2", "worker-3", "worker-4", "worker-5"]);
-    assert_eq!(
-        world.count(|kind| matches!(kind, EventKind::Restarted { .. })),
-        0
-    );
+    assert_eq!(world.count(|kind| matches!(kind, EventKind::Restarted { .. })), 0);
     assert_eq!(world.provider.leases.len(), 2);
 }
 
@@ -79,15 +73,9 @@ fn a_spec_that_returns_while_its_node_is_deleted_starts_afresh() {
     let mut world = World::ready([image(workers(2), "a")]);
     world.apply([image(workers(2), "b")]);
     world.apply([image(workers(2), "a")]);
-    assert!(
-        !world.is_converged(),
-        "an attempt that is being deleted is not resurrected"
-    );
+    assert!(!world.is_converged(), "an attempt that is being deleted is not resurrected");
     world.settle(seconds(60));
-    assert_eq!(
-        (world.attempt("worker-0"), world.attempt("worker-1")),
-        (2, 3)
-    );
+    assert_eq!((world.attempt("worker-0"), world.attempt("worker-1")), (2, 3));
 }
 
 #[test]
@@ -137,10 +125,7 @@ fn a_held_replacement_says_why() {
 #[test]
 fn nodes_that_were_not_ready_anyway_are_replaced_first_and_spend_nothing() {
     let mut world = World::ready([rolling(3, "a", 1)]);
-    world.script(Rule::Image {
-        image: "broken",
-        boot: Boot::Hangs,
-    });
+    world.script(Rule::Image { image: "broken", boot: Boot::Hangs });
     world.apply([rolling(3, "broken", 1)]);
     world.run_for(seconds(60));
     assert_eq!(world.n_ready(), 2, "the rollout stops at its budget");
@@ -163,16 +148,11 @@ fn one_node_proves_a_new_template_for_a_group_of_five() {
 #[test]
 fn a_template_that_never_works_costs_one_machine_and_then_waits_for_a_person() {
     let mut world = World::new([image(workers(20), "never")]);
-    world.script(Rule::Image {
-        image: "never",
-        boot: Boot::Fails(BootstrapStage::BootCheckFailed),
-    });
+    world
+        .script(Rule::Image { image: "never", boot: Boot::Fails(BootstrapStage::BootCheckFailed) });
     world.run_for(seconds(24 * 3600));
     assert_eq!(world.provider.most_leases, 1);
-    assert_eq!(
-        world.provider.n_leases_ever, 10,
-        "as many attempts as quarantine allows"
-    );
+    assert_eq!(world.provider.n_leases_ever, 10, "as many attempts as quarantine allows");
     insta::assert_snapshot!(world.explain("worker-0"), @"quarantined after 10 failed attempts, until the spec changes or `retry`");
     insta::assert_snapshot!(world.explain("worker-7"), @"worker-0, which was to prove the new template, is quarantined, until the spec changes or `retry`");
     world.apply([image(workers(20), "works")]);
@@ -181,19 +161,14 @@ fn a_template_that_never_works_costs_one_machine_and_then_waits_for_a_person() {
 
 #[test]
 fn a_bad_template_burns_one_machine_at_a_time_in_a_group_of_any_size() {
-    for (count, boot) in [
-        (5, Boot::Hangs),
-        (6, Boot::Fails(BootstrapStage::Closed)),
-        (40, Boot::Hangs),
-    ] {
+    for (count, boot) in
+        [(5, Boot::Hangs), (6, Boot::Fails(BootstrapStage::Closed)), (40, Boot::Hangs)]
+    {
         let mut world = World::empty();
         world.script(Rule::Image { image: "bad", boot });
         world.apply([image(workers(count), "bad")]);
         world.run_for(seconds(24 * 3600));
-        assert_eq!(
-            (world.provider.most_leases, world.provider.n_leases_ever),
-            (1, 10)
-        );
+        assert_eq!((world.provider.most_leases, world.provider.n_leases_ever), (1, 10));
     }
 }
 
@@ -220,10 +195,7 @@ fn a_rollout_in_a_large_group_starts_with_its_highest_slot() {
 #[test]
 fn a_node_of_an_earlier_spec_that_is_heard_again_proves_nothing() {
     let mut world = World::ready([image(workers(6), "a")]);
-    world.script(Rule::Image {
-        image: "b",
-        boot: Boot::Hangs,
-    });
+    world.script(Rule::Image { image: "b", boot: Boot::Hangs });
     world.apply([image(workers(6), "b")]);
     let agent = world.provider.agent("worker-0");
     world.falls_silent(agent.clone());
@@ -262,10 +234,7 @@ fn keeping(count: u32) -> RunNodeGroupSpec {
 
 fn kept(count: u32) -> World {
     let mut world = World::new([keeping(count)]);
-    world.script(Rule::Image {
-        image: "never",
-        boot: Boot::Fails(BootstrapStage::StartFailed),
-    });
+    world.script(Rule::Image { image: "never", boot: Boot::Fails(BootstrapStage::StartFailed) });
     world.run_for(seconds(30));
     world
 }
@@ -300,14 +269,8 @@ fn another_spec_ends_the_keeping_of_a_machine() {
 #[test]
 fn an_effect_under_way_in_a_kept_machine_still_times_out() {
     let mut world = World::new([keeping(1)]);
-    world.script(Rule::Image {
-        image: "never",
-        boot: Boot::Fails(BootstrapStage::StartFailed),
-    });
+    world.script(Rule::Image { image: "never", boot: Boot::Fails(BootstrapStage::StartFailed) });
     world.script(Rule::effect(OperationKind::StartBootstrap, Reply::Lost, 1));
     world.run_for(seconds(200));
-    assert_eq!(
-        world.count(|kind| matches!(kind, EventKind::Expired { .. })),
-        1
-    );
+    assert_eq!(world.count(|kind| matches!(kind, EventKind::Expired { .. })), 1);
 }

@@ -28,17 +28,10 @@ fn a_bootstrap_that_fails_is_cleaned_up_at_once_and_restarted_later() {
 #[test]
 fn the_restart_is_delayed_more_with_every_failure_and_cleanup_is_not() {
     let mut world = World::new([workers(1)]);
-    world.script(Rule::boot(
-        "worker-0",
-        Boot::Fails(BootstrapStage::StartFailed),
-        9,
-    ));
+    world.script(Rule::boot("worker-0", Boot::Fails(BootstrapStage::StartFailed), 9));
     world.settle(seconds(3600));
     let at = |wanted: fn(&EventKind) -> bool| -> Vec<_> {
-        let events = world
-            .history
-            .iter()
-            .filter(move |event| wanted(&event.kind));
+        let events = world.history.iter().filter(move |event| wanted(&event.kind));
         events.map(|event| event.at).collect()
     };
     let failed = at(|kind| matches!(kind, EventKind::AttemptFailed { .. }));
@@ -46,9 +39,8 @@ fn the_restart_is_delayed_more_with_every_failure_and_cleanup_is_not() {
     let restarted = at(|kind| matches!(kind, EventKind::Restarted { .. }));
     assert_eq!(failed, began);
     let waits = failed.iter().zip(&restarted);
-    let waits: Vec<_> = waits
-        .map(|(from, to)| to.duration_since(*from).unwrap().as_secs())
-        .collect();
+    let waits: Vec<_> =
+        waits.map(|(from, to)| to.duration_since(*from).unwrap().as_secs()).collect();
     // Cleanup itself takes two seconds.
     assert_eq!(waits, [2, 2, 4, 8, 16, 32, 60, 60, 60]);
 }
@@ -76,11 +68,7 @@ fn a_rate_limit_is_waited_out() {
 #[test]
 fn wake_ups_from_other_events_neither_skip_nor_lengthen_a_delay() {
     let mut world = World::new([]);
-    world.script(fails(
-        OperationKind::CreateLease,
-        ErrorClass::RateLimited(seconds(90)),
-        1,
-    ));
+    world.script(fails(OperationKind::CreateLease, ErrorClass::RateLimited(seconds(90)), 1));
     world.apply([workers(1)]);
     world.run_for(seconds(2));
     let before = world.driver.state().clone();
@@ -91,26 +79,16 @@ fn wake_ups_from_other_events_neither_skip_nor_lengthen_a_delay() {
     assert_eq!(*world.driver.state(), before);
     world.run_for(seconds(74));
     let node = &world.driver.state().nodes.values().next().unwrap();
-    assert_eq!(
-        node.pending.as_deref().map(|pending| pending.id.sequence),
-        Some(1)
-    );
+    assert_eq!(node.pending.as_deref().map(|pending| pending.id.sequence), Some(1));
 }
 
 #[test]
 fn a_template_the_provider_refuses_is_held_for_the_group_in_its_words() {
     let mut world = World::new([]);
-    world.script(fails(
-        OperationKind::CreateLease,
-        ErrorClass::Permanent,
-        u32::MAX,
-    ));
+    world.script(fails(OperationKind::CreateLease, ErrorClass::Permanent, u32::MAX));
     world.apply([workers(20)]);
     world.run_for(seconds(24 * 3600));
-    assert_eq!(
-        world.count(|kind| matches!(kind, EventKind::Dispatched { .. })),
-        1
-    );
+    assert_eq!(world.count(|kind| matches!(kind, EventKind::Dispatched { .. })), 1);
     for node in ["worker-0", "worker-13"] {
         assert_eq!(
             world.explain(node),
@@ -154,11 +132,7 @@ fn another_spec_releases_a_refused_template() {
 #[test]
 fn an_endpoint_that_never_comes_ends_the_attempt_in_time() {
     let mut world = World::new([workers(1)]);
-    world.script(fails(
-        OperationKind::LookupEndpoint,
-        ErrorClass::Transient,
-        40,
-    ));
+    world.script(fails(OperationKind::LookupEndpoint, ErrorClass::Transient, 40));
     world.run_until(seconds(1000), |world| {
         world.count(|kind| matches!(kind, EventKind::AttemptFailed { .. })) == 1
     });
@@ -205,10 +179,7 @@ fn an_executor_that_never_answers_is_asked_again_and_again() {
     world.script(Rule::effect(OperationKind::CreateLease, Reply::Stuck, 1));
     world.apply([workers(1)]);
     world.run_for(seconds(150));
-    assert_eq!(
-        world.count(|kind| matches!(kind, EventKind::Expired { .. })),
-        7
-    );
+    assert_eq!(world.count(|kind| matches!(kind, EventKind::Expired { .. })), 7);
     insta::assert_snapshot!(world.explain("worker-0"), @"CreateLease timed out, being stopped, until @155");
     world.provider.heal();
     world.settle(seconds(60));
@@ -217,11 +188,7 @@ fn an_executor_that_never_answers_is_asked_again_and_again() {
 #[test]
 fn a_deleted_node_finds_its_ambiguous_create_before_it_goes() {
     let mut world = World::new([]);
-    world.script(Rule::effect(
-        OperationKind::CreateLease,
-        Reply::Ambiguous,
-        1,
-    ));
+    world.script(Rule::effect(OperationKind::CreateLease, Reply::Ambiguous, 1));
     world.apply([workers(1)]);
     world.run_for(seconds(1));
     world.apply([]);
@@ -245,11 +212,7 @@ fn a_deleted_node_proves_that_its_ambiguous_create_made_nothing() {
 fn a_refusal_does_not_settle_an_ambiguous_create() {
     let mut world = World::new([]);
     world.script(fails(OperationKind::CreateLease, ErrorClass::Permanent, 1));
-    world.script(Rule::effect(
-        OperationKind::CreateLease,
-        Reply::Ambiguous,
-        1,
-    ));
+    world.script(Rule::effect(OperationKind::CreateLease, Reply::Ambiguous, 1));
     world.apply([workers(1)]);
     world.run_for(seconds(60));
     world.apply([]);
@@ -261,11 +224,7 @@ fn a_refusal_does_not_settle_an_ambiguous_create() {
 fn a_cancel_that_never_works_does_not_keep_the_machine() {
     let mut world = World::new([workers(1)]);
     world.script(Rule::boot("worker-0", Boot::Hangs, 1));
-    world.script(fails(
-        OperationKind::CancelBootstrap,
-        ErrorClass::Transient,
-        u32::MAX,
-    ));
+    world.script(fails(OperationKind::CancelBootstrap, ErrorClass::Transient, u32::MAX));
     world.run_for(seconds(10));
     world.apply([]);
     let took = world.settle(seconds(60));
@@ -285,21 +244,14 @@ fn a_permanent_error_of_a_destroy_is_retried_at_the_longest_delay() {
 #[test]
 fn a_slot_that_failed_ten_times_waits_for_retry() {
     let mut world = World::new([workers(1)]);
-    world.script(Rule::boot(
-        "worker-0",
-        Boot::Fails(BootstrapStage::StartFailed),
-        10,
-    ));
+    world.script(Rule::boot("worker-0", Boot::Fails(BootstrapStage::StartFailed), 10));
     world.run_for(seconds(24 * 3600));
     assert_eq!(world.provider.n_leases_ever, 10);
     insta::assert_snapshot!(world.explain("worker-0"), @"quarantined after 10 failed attempts, until the spec changes or `retry`");
     world.operator("worker-0", OperatorRequest::Retry);
     world.settle(seconds(60));
     let node = &world.driver.state().nodes.values().next().unwrap();
-    assert_eq!(
-        node.retry.ended_attempts, 0,
-        "failures count from the release"
-    );
+    assert_eq!(node.retry.ended_attempts, 0, "failures count from the release");
 }
 
 #[test]
@@ -312,15 +264,7 @@ fn a_machine_that_joins_and_dies_still_backs_off() {
         world.settle(seconds(300));
     }
     let failures = |world: &World| {
-        world
-            .driver
-            .state()
-            .nodes
-            .values()
-            .next()
-            .unwrap()
-            .retry
-            .consecutive_failures
+        world.driver.state().nodes.values().next().unwrap().retry.consecutive_failures
     };
     assert_eq!(failures(&world), 3);
     world.run_for(seconds(601));
@@ -332,12 +276,7 @@ fn a_machine_that_joins_and_dies_still_backs_off() {
 #[test]
 fn one_failing_node_does_not_slow_the_others() {
     let mut world = World::new([]);
-    world.script(Rule::effect_of(
-        "worker-1",
-        OperationKind::CreateLease,
-        Reply::Stuck,
-        u32::MAX,
-    ));
+    world.script(Rule::effect_of("worker-1", OperationKind::CreateLease, Reply::Stuck, u32::MAX));
     world.apply([all_at_once(8)]);
     world.run_for(seconds(7));
     assert_eq!(world.n_ready(), 7);
@@ -349,17 +288,9 @@ fn a_submission_that_fails_is_folded_as_a_failure() {
     world.script(Rule::effect(OperationKind::CreateLease, Reply::Stuck, 1));
     world.apply([workers(1)]);
     let node = "worker-0".into();
-    let operation = world.driver.state().nodes[&node]
-        .pending
-        .as_deref()
-        .unwrap()
-        .id;
+    let operation = world.driver.state().nodes[&node].pending.as_deref().unwrap().id;
     let message = "the executor is gone".into();
-    world.handle(Event::SubmitFailed {
-        node,
-        operation,
-        message,
-    });
+    world.handle(Event::SubmitFailed { node, operation, message });
     insta::assert_snapshot!(world.explain("worker-0"), @"backing off after 1 failures, until @1");
     world.settle(seconds(60));
 }
@@ -368,11 +299,7 @@ fn a_submission_that_fails_is_folded_as_a_failure() {
 fn late_repeated_and_stale_results_change_nothing() {
     let mut world = World::new([]);
     world.script(Rule::effect(OperationKind::CreateLease, Reply::Twice, 1));
-    world.script(Rule::effect(
-        OperationKind::LookupEndpoint,
-        Reply::After(seconds(500)),
-        1,
-    ));
+    world.script(Rule::effect(OperationKind::LookupEndpoint, Reply::After(seconds(500)), 1));
     world.apply([workers(1)]);
     world.run_for(seconds(50));
     world.apply([image(workers(1), "b")]);
@@ -380,10 +307,7 @@ fn late_repeated_and_stale_results_change_nothing() {
     let converged = world.driver.state().clone();
     world.run_for(seconds(600));
     assert_eq!(*world.driver.state(), converged);
-    assert_eq!(
-        world.count(|kind| matches!(kind, EventKind::Ignored { .. })),
-        2
-    );
+    assert_eq!(world.count(|kind| matches!(kind, EventKind::Ignored { .. })), 2);
 }
 
 #[test]
@@ -391,16 +315,7 @@ fn a_join_before_the_reply_to_the_start_stays_a_join() {
     let mut world = World::new([workers(1)]);
     world.script(Rule::boot("worker-0", Boot::JoinsFirst, 1));
     world.run_until(seconds(60), |world| {
-        world
-            .driver
-            .state()
-            .nodes
-            .values()
-            .next()
-            .unwrap()
-            .record
-            .stage
-            == NodeStage::SwactorJoined
+        world.driver.state().nodes.values().next().unwrap().record.stage == NodeStage::SwactorJoined
     });
     insta::assert_snapshot!(world.explain("worker-0"), @"StartBootstrap under way, until @122");
     world.settle(seconds(60));

@@ -16,14 +16,8 @@ fn nothing_is_done_while_paused_and_everything_after() {
     world.kill(["worker-0"]);
     world.run_for(seconds(600));
     assert_eq!(world.provider.n_leases_ever, 2);
-    assert_eq!(
-        world.explain("worker-0"),
-        "paused, until an operator says so"
-    );
-    assert_eq!(
-        world.explain("worker-2"),
-        "paused, until an operator says so"
-    );
+    assert_eq!(world.explain("worker-0"), "paused, until an operator says so");
+    assert_eq!(world.explain("worker-2"), "paused, until an operator says so");
     world.handle(Event::Resume);
     world.settle(seconds(60));
 }
@@ -33,17 +27,11 @@ fn results_are_folded_while_paused_and_attempts_get_their_time_afterwards() {
     let mut world = World::new([workers(1)]);
     world.handle(Event::Pause);
     world.run_for(seconds(1));
-    assert_eq!(
-        world.count(|kind| matches!(kind, EventKind::Succeeded { .. })),
-        1
-    );
+    assert_eq!(world.count(|kind| matches!(kind, EventKind::Succeeded { .. })), 1);
     world.run_for(seconds(1901));
     world.handle(Event::Resume);
     world.settle(seconds(60));
-    assert_eq!(
-        world.count(|kind| matches!(kind, EventKind::AttemptFailed { .. })),
-        0
-    );
+    assert_eq!(world.count(|kind| matches!(kind, EventKind::AttemptFailed { .. })), 0);
 }
 
 #[test]
@@ -62,21 +50,14 @@ fn replace_ends_the_current_attempt_whatever_it_does() {
     world.operator("worker-1", OperatorRequest::Replace);
     assert_eq!(world.n_ready(), 1);
     world.settle(seconds(60));
-    assert_eq!(
-        (world.attempt("worker-0"), world.attempt("worker-1")),
-        (0, 2)
-    );
+    assert_eq!((world.attempt("worker-0"), world.attempt("worker-1")), (0, 2));
 }
 
 #[test]
 fn abandon_ends_a_cleanup_that_can_never_work() {
     let mut world = World::ready([workers(1)]);
     let class = ErrorClass::Permanent;
-    world.script(Rule::effect(
-        OperationKind::DestroyLease,
-        Reply::Fails(class),
-        u32::MAX,
-    ));
+    world.script(Rule::effect(OperationKind::DestroyLease, Reply::Fails(class), u32::MAX));
     world.apply([]);
     world.run_for(seconds(3600));
     assert!(!world.is_converged());
@@ -102,33 +83,21 @@ fn a_clock_that_jumps_back_stops_nothing_and_repeats_nothing() {
     world.now = SystemTime::UNIX_EPOCH + seconds(100);
     world.apply([image(workers(2), "b")]);
     let submitted = world.history.last().unwrap().at;
-    assert!(
-        submitted >= SystemTime::UNIX_EPOCH + seconds(5000),
-        "time does not go back"
-    );
+    assert!(submitted >= SystemTime::UNIX_EPOCH + seconds(5000), "time does not go back");
     world.settle(Duration::from_hours(2));
 }
 
 #[test]
 fn without_attempt_ids_a_node_is_held_and_the_others_go_on() {
-    let state = ClusterState {
-        next_attempt_id: u64::MAX - 1,
-        ..ClusterState::default()
-    };
+    let state = ClusterState { next_attempt_id: u64::MAX - 1, ..ClusterState::default() };
     let mut world = World::restored(state);
     world.apply([workers(2)]);
     world.run_for(seconds(60));
     assert_eq!(world.n_ready(), 1);
-    assert_eq!(
-        world.explain("worker-1"),
-        "no attempt id is left, until an operator says so"
-    );
+    assert_eq!(world.explain("worker-1"), "no attempt id is left, until an operator says so");
     world.kill(["worker-0"]);
     world.run_for(seconds(100));
-    assert_eq!(
-        world.explain("worker-0"),
-        "no attempt id is left, until an operator says so"
-    );
+    assert_eq!(world.explain("worker-0"), "no attempt id is left, until an operator says so");
 }
 
 #[test]
@@ -172,17 +141,9 @@ fn a_shape_is_refused_for_another_run_an_older_generation_or_changed_content() {
     };
     let mut driver = ClusterDriver::new(Options::default());
     assert_eq!(accept(&mut driver, shape(1, 5, 1)), []);
-    assert_eq!(
-        accept(&mut driver, shape(1, 5, 1)),
-        [],
-        "the same again is no news"
-    );
+    assert_eq!(accept(&mut driver, shape(1, 5, 1)), [], "the same again is no news");
     let found = |driver: &mut ClusterDriver, shape| {
-        accept(driver, shape)
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join("; ")
+        accept(driver, shape).iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
     };
     let refusals =
         [shape(2, 6, 1), shape(1, 4, 1), shape(1, 5, 2)].map(|shape| found(&mut driver, shape));
@@ -199,14 +160,8 @@ fn an_action_for_another_attempt_is_discarded_and_planned_anew() {
     let node = || "worker-0".into();
     let expected_attempt = NodeAttemptId(7);
     let stale = vec![
-        myelin_decider::NodeAction::Reap {
-            node: node(),
-            expected_attempt,
-        },
-        myelin_decider::NodeAction::MarkDestroyed {
-            node: "worker-1".into(),
-            expected_attempt,
-        },
+        myelin_decider::NodeAction::Reap { node: node(), expected_attempt },
+        myelin_decider::NodeAction::MarkDestroyed { node: "worker-1".into(), expected_attempt },
     ];
     driver.apply_all(stale);
     assert_eq!(*driver.state(), before);
@@ -221,15 +176,7 @@ fn a_mismatched_allocation_invalidates_all_later_ones_of_the_plan() {
     let before = driver.state().clone();
     let insert = |attempt, index| myelin_decider::NodeAction::Insert {
         attempt: NodeAttemptId(attempt),
-        desired: driver
-            .planner()
-            .unwrap()
-            .topology()
-            .groups
-            .values()
-            .next()
-            .unwrap()
-            .spec(index),
+        desired: driver.planner().unwrap().topology().groups.values().next().unwrap().spec(index),
     };
     let actions = vec![insert(9, 8), insert(4, 9)];
     driver.apply_all(actions);
@@ -241,10 +188,7 @@ fn a_mismatched_allocation_invalidates_all_later_ones_of_the_plan() {
 fn a_lease_being_created_cannot_be_abandoned() {
     let mut world = World::new([workers(1)]);
     world.operator("worker-0", OperatorRequest::Abandon);
-    assert_eq!(
-        world.count(|kind| matches!(kind, EventKind::OperatorAsked { .. })),
-        0
-    );
+    assert_eq!(world.count(|kind| matches!(kind, EventKind::OperatorAsked { .. })), 0);
     world.settle(seconds(60));
     assert_eq!(world.provider.n_leases_ever, 1);
 }

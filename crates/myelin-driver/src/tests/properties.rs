@@ -33,10 +33,7 @@ enum Move {
 }
 
 fn limit() -> impl Strategy<Value = Limit> {
-    prop_oneof![
-        (0..4_u32).prop_map(Limit::Count),
-        (0..=100_u8).prop_map(Limit::Percent)
-    ]
+    prop_oneof![(0..4_u32).prop_map(Limit::Count), (0..=100_u8).prop_map(Limit::Percent)]
 }
 
 fn a_group(id: &'static str) -> impl Strategy<Value = RunNodeGroupSpec> {
@@ -64,10 +61,7 @@ fn a_group(id: &'static str) -> impl Strategy<Value = RunNodeGroupSpec> {
 }
 
 fn groups() -> impl Strategy<Value = Vec<RunNodeGroupSpec>> {
-    (
-        prop::option::of(a_group("a")),
-        prop::option::of(a_group("b")),
-    )
+    (prop::option::of(a_group("a")), prop::option::of(a_group("b")))
         .prop_map(|(a, b)| a.into_iter().chain(b).collect())
 }
 
@@ -99,11 +93,7 @@ fn boot() -> impl Strategy<Value = Boot> {
 }
 
 fn request() -> impl Strategy<Value = OperatorRequest> {
-    select(vec![
-        OperatorRequest::Retry,
-        OperatorRequest::Replace,
-        OperatorRequest::Abandon,
-    ])
+    select(vec![OperatorRequest::Retry, OperatorRequest::Replace, OperatorRequest::Abandon])
 }
 
 fn stray() -> impl Strategy<Value = NodeEvent> {
@@ -260,10 +250,7 @@ impl World {
 fn world(groups: Vec<RunNodeGroupSpec>) -> World {
     let mut world = World::empty();
     let boot = Boot::Fails(BootstrapStage::StartFailed);
-    world.script(Rule::Image {
-        image: "never",
-        boot,
-    });
+    world.script(Rule::Image { image: "never", boot });
     world.apply(groups);
     world
 }

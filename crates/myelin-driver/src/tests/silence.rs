@@ -54,12 +54,8 @@ fn another_agent_is_not_this_node() {
     world.falls_silent(agent);
     world.run_for(seconds(20));
     for event in [
-        NodeEvent::Contact {
-            swactor: "stranger".into(),
-        },
-        NodeEvent::Joined {
-            swactor: "stranger".into(),
-        },
+        NodeEvent::Contact { swactor: "stranger".into() },
+        NodeEvent::Joined { swactor: "stranger".into() },
     ] {
         world.observe("worker-0", 0, event);
         assert_eq!(world.n_ready(), 0);
@@ -81,18 +77,10 @@ fn ten_dead_nodes_trip_the_brake_are_repaired_one_by_one_and_then_at_full_speed(
     world.run_for(seconds(46));
     insta::assert_snapshot!(world.cluster());
     world.settle(seconds(600));
-    let restarts = world
-        .history
-        .iter()
-        .filter(|event| matches!(event.kind, EventKind::Restarted { .. }));
+    let restarts =
+        world.history.iter().filter(|event| matches!(event.kind, EventKind::Restarted { .. }));
     let at: Vec<_> = restarts
-        .map(|event| {
-            event
-                .at
-                .duration_since(std::time::SystemTime::UNIX_EPOCH)
-                .unwrap()
-                .as_secs()
-        })
+        .map(|event| event.at.duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap().as_secs())
         .collect();
     // The second waits for what may be an outage of ours to end, four more follow one after the other; with four of ten
     // left the brake is off.
@@ -105,11 +93,7 @@ fn a_repair_whose_create_failed_once_still_lets_the_brake_forget() {
     let mut world = World::ready([workers(10)]);
     kill_all(&mut world, 10);
     let class = ErrorClass::NoCapacity;
-    world.script(Rule::effect(
-        OperationKind::CreateLease,
-        Reply::Fails(class),
-        1,
-    ));
+    world.script(Rule::effect(OperationKind::CreateLease, Reply::Fails(class), 1));
     world.settle(seconds(900));
 }
 
@@ -222,16 +206,11 @@ fn a_group_that_is_lost_whole_trips_its_own_brake() {
 #[test]
 fn a_repair_that_waits_for_its_canary_gives_the_brake_to_others() {
     let mut world = World::new([image(workers(5), "never")]);
-    world.script(Rule::Image {
-        image: "never",
-        boot: Boot::Fails(BootstrapStage::StartFailed),
-    });
+    world.script(Rule::Image { image: "never", boot: Boot::Fails(BootstrapStage::StartFailed) });
     world.run_for(seconds(1));
     for node in names(5) {
         world.operator(&node, OperatorRequest::Abandon);
-        world
-            .provider
-            .destroy(&(node.as_str().into(), myelin_shape::NodeAttemptId(0)));
+        world.provider.destroy(&(node.as_str().into(), myelin_shape::NodeAttemptId(0)));
     }
     world.run_for(seconds(6));
     world.provider.heal();

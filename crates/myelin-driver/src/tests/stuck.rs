@@ -42,12 +42,7 @@ fn an_outage_during_a_rolling_update_takes_one_machine_more_at_most() {
     world.run_for(Duration::from_hours(24));
     let taken = ended(&world) - before;
     // One for the budget of the rollout; one for the brake; and attempts of the same two slots that never join.
-    let slots = world
-        .driver
-        .state()
-        .nodes
-        .values()
-        .filter(|node| !node.record.handed_off);
+    let slots = world.driver.state().nodes.values().filter(|node| !node.record.handed_off);
     assert!(slots.count() <= 2, "{taken} ended\n{}", world.cluster());
     world.open_listener();
     // A day of attempts that nobody could hear has quarantined their slots.
@@ -75,10 +70,7 @@ fn a_blip_during_a_rolling_update_takes_one_machine_more_at_most() {
 #[test]
 fn an_operator_frees_the_repairs_that_wait_for_one_that_cannot_finish() {
     let mut world = World::ready([workers(10)]);
-    let (kind, reply) = (
-        OperationKind::DestroyLease,
-        Reply::Fails(ErrorClass::Transient),
-    );
+    let (kind, reply) = (OperationKind::DestroyLease, Reply::Fails(ErrorClass::Transient));
     world.script(Rule::effect_of("worker-0", kind, reply, u32::MAX));
     world.kill(["worker-0", "worker-1", "worker-2", "worker-3", "worker-4"]);
     world.run_for(Duration::from_hours(1));
@@ -87,12 +79,7 @@ fn an_operator_frees_the_repairs_that_wait_for_one_that_cannot_finish() {
     world.operator("worker-0", OperatorRequest::Abandon);
     world.provider.heal();
     world.run_for(seconds(600));
-    let ready = world
-        .driver
-        .state()
-        .nodes
-        .values()
-        .filter(|node| node.is_ready());
+    let ready = world.driver.state().nodes.values().filter(|node| node.is_ready());
     assert_eq!(ready.count(), 10, "{}", world.cluster());
 }
 

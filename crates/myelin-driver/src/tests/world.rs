@@ -70,10 +70,7 @@ pub(crate) fn seconds(n: u64) -> Duration {
 
 /// The default policy without jitter, so that times in snapshots are round.
 pub(crate) fn calm() -> RetryPolicy {
-    RetryPolicy {
-        jitter_percent: 0,
-        ..RetryPolicy::default()
-    }
+    RetryPolicy { jitter_percent: 0, ..RetryPolicy::default() }
 }
 
 impl World {
@@ -135,11 +132,7 @@ impl World {
     pub(crate) fn observe(&mut self, node: &str, attempt: u64, event: NodeEvent) -> Effects {
         let attempt = myelin_shape::NodeAttemptId(attempt);
         let node = node.into();
-        self.handle(Event::Observed(NodeObservation {
-            node,
-            attempt,
-            event,
-        }))
+        self.handle(Event::Observed(NodeObservation { node, attempt, event }))
     }
 
     pub(crate) fn schedule(&mut self, at: SystemTime, happening: Happening) {
@@ -153,10 +146,7 @@ impl World {
         self.checked_passes();
         let effects = self.driver.run(self.now);
         self.wake_at = effects.wake_at;
-        assert!(
-            self.wake_at.is_none_or(|time| time > self.now),
-            "no hot loop"
-        );
+        assert!(self.wake_at.is_none_or(|time| time > self.now), "no hot loop");
         self.lint(&effects);
         self.history.extend(effects.changed.events.iter().cloned());
         let mut later = Vec::new();
@@ -189,11 +179,8 @@ impl World {
             let full = reconcile(state, desired, now).expect("the shape was accepted");
             assert_eq!(incremental.actions, full.actions, "{full}");
             assert_eq!(incremental.requeue_at, full.requeue_at, "{full}");
-            let snapshot = Snapshot {
-                desired: Some(desired),
-                plan: Some(&full),
-                ..Snapshot::new(state, now)
-            };
+            let snapshot =
+                Snapshot { desired: Some(desired), plan: Some(&full), ..Snapshot::new(state, now) };
             myelin_check::check(&snapshot)
                 .unwrap_or_else(|violations| panic!("{violations}\n{full}"));
             if !self.driver.pass() {
@@ -283,11 +270,7 @@ impl World {
     pub(crate) fn run_until(&mut self, at_most: Duration, holds: impl Fn(&Self) -> bool) {
         let end = self.now + at_most;
         while !holds(self) {
-            assert!(
-                self.step(end),
-                "not within {at_most:?}:\n{}",
-                self.cluster()
-            );
+            assert!(self.step(end), "not within {at_most:?}:\n{}", self.cluster());
         }
     }
 
@@ -332,11 +315,7 @@ impl World {
             swactor: provider::swactor(&node, attempt),
             last_contact: self.now,
         };
-        let event = Event::Observed(NodeObservation {
-            node,
-            attempt,
-            event,
-        });
+        let event = Event::Observed(NodeObservation { node, attempt, event });
         self.schedule(self.now + SILENT_AFTER, Happening::Event(event));
     }
 
@@ -348,11 +327,7 @@ impl World {
         let (node, attempt) = agent;
         let swactor = provider::swactor(&node, attempt);
         let event = NodeEvent::Contact { swactor };
-        let event = Event::Observed(NodeObservation {
-            node,
-            attempt,
-            event,
-        });
+        let event = Event::Observed(NodeObservation { node, attempt, event });
         self.schedule(self.now + time, Happening::Event(event));
     }
 
@@ -385,9 +360,7 @@ impl World {
     }
 
     pub(crate) fn attempt(&self, node: &str) -> u64 {
-        self.driver.state().nodes[&LogicalNodeId::from(node)]
-            .attempt
-            .0
+        self.driver.state().nodes[&LogicalNodeId::from(node)].attempt.0
     }
 
     pub(crate) fn explain(&self, node: &str) -> String {
@@ -400,10 +373,7 @@ impl World {
 
     /// Returns how often something happened.
     pub(crate) fn count(&self, happened: impl Fn(&EventKind) -> bool) -> usize {
-        self.history
-            .iter()
-            .filter(|event| happened(&event.kind))
-            .count()
+        self.history.iter().filter(|event| happened(&event.kind)).count()
     }
 
     /// Renders every node with what it waits for.
@@ -418,12 +388,7 @@ impl World {
                 | Explanation::Missing
                 | Explanation::Next(_) => String::new(),
             };
-            writeln!(
-                text,
-                "{id}#{} {}{ready}{why}",
-                node.attempt, node.record.stage
-            )
-            .unwrap();
+            writeln!(text, "{id}#{} {}{ready}{why}", node.attempt, node.record.stage).unwrap();
         }
         text
     }
@@ -432,10 +397,7 @@ impl World {
     pub(crate) fn story(&mut self) -> String {
         let mut text = String::new();
         for event in self.history.drain(..) {
-            let at = event
-                .at
-                .duration_since(SystemTime::UNIX_EPOCH)
-                .expect("after the start");
+            let at = event.at.duration_since(SystemTime::UNIX_EPOCH).expect("after the start");
             write!(text, "{:>4}", at.as_secs()).unwrap();
             if let Some((node, attempt)) = event.node.zip(event.attempt) {
                 write!(text, " {node}#{attempt}").unwrap();

@@ -28,12 +28,8 @@ pub(super) async fn repeated_start_answers_the_same_session(suite: &Suite<'_>) -
 
 pub(super) async fn concluded_session_leaves_the_agent_running(suite: &Suite<'_>) -> Verdict {
     let (start, session) = suite.running().await?;
-    suite
-        .call("conclude", suite.bootstrap.conclude(session))
-        .await?;
-    suite
-        .call("conclude again", suite.bootstrap.conclude(session))
-        .await?;
+    suite.call("conclude", suite.bootstrap.conclude(session)).await?;
+    suite.call("conclude again", suite.bootstrap.conclude(session)).await?;
     sleep(WATCH).await;
     let runs = suite.harness.runs_anything_on(&start.lease).await;
     same("something runs afterwards", &runs, &true)?;
@@ -43,9 +39,7 @@ pub(super) async fn concluded_session_leaves_the_agent_running(suite: &Suite<'_>
 
 pub(super) async fn cancelled_session_leaves_nothing_running(suite: &Suite<'_>) -> Verdict {
     let (start, session) = suite.running().await?;
-    suite
-        .call("cancel", suite.bootstrap.cancel(session))
-        .await?;
+    suite.call("cancel", suite.bootstrap.cancel(session)).await?;
     let runs = suite.harness.runs_anything_on(&start.lease).await;
     same("something runs afterwards", &runs, &false)?;
     suite.destroy(&start.lease).await?;
@@ -54,27 +48,19 @@ pub(super) async fn cancelled_session_leaves_nothing_running(suite: &Suite<'_>) 
 
 pub(super) async fn cancelling_twice_succeeds(suite: &Suite<'_>) -> Verdict {
     let (start, session) = suite.running().await?;
-    suite
-        .call("cancel", suite.bootstrap.cancel(session))
-        .await?;
-    suite
-        .call("cancel again", suite.bootstrap.cancel(session))
-        .await?;
+    suite.call("cancel", suite.bootstrap.cancel(session)).await?;
+    suite.call("cancel again", suite.bootstrap.cancel(session)).await?;
     suite.destroy(&start.lease).await?;
     Ok(true)
 }
 
 pub(super) async fn cancelling_an_unknown_session_succeeds(suite: &Suite<'_>) -> Verdict {
-    suite
-        .call("cancel", suite.bootstrap.cancel(UNKNOWN))
-        .await?;
+    suite.call("cancel", suite.bootstrap.cancel(UNKNOWN)).await?;
     Ok(true)
 }
 
 pub(super) async fn concluding_an_unknown_session_succeeds(suite: &Suite<'_>) -> Verdict {
-    suite
-        .call("conclude", suite.bootstrap.conclude(UNKNOWN))
-        .await?;
+    suite.call("conclude", suite.bootstrap.conclude(UNKNOWN)).await?;
     Ok(true)
 }
 
@@ -83,8 +69,6 @@ pub(super) async fn destroying_ends_what_runs_on_the_lease(suite: &Suite<'_>) ->
     suite.destroy(&start.lease).await?;
     let runs = suite.harness.runs_anything_on(&start.lease).await;
     same("something runs afterwards", &runs, &false)?;
-    suite
-        .call("cancel", suite.bootstrap.cancel(session))
-        .await?;
+    suite.call("cancel", suite.bootstrap.cancel(session)).await?;
     Ok(true)
 }

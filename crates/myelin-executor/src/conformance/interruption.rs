@@ -57,11 +57,7 @@ pub(super) async fn dropped_destroy_can_be_repeated(suite: &Suite<'_>) -> Verdic
         let made = suite.create(&suite.request()).await?;
         interrupt(drop, suite.provider.destroy(&made)).await;
         suite.destroy(&made).await?;
-        same(
-            "afterwards",
-            &suite.presence(&made).await?,
-            &Presence::Absent,
-        )?;
+        same("afterwards", &suite.presence(&made).await?, &Presence::Absent)?;
     }
     Ok(true)
 }
@@ -75,9 +71,7 @@ pub(super) async fn dropped_start_leaves_at_most_one_session(suite: &Suite<'_>) 
         let session = suite.call("start", suite.bootstrap.start(&start)).await?;
         let again = suite.call("start", suite.bootstrap.start(&start)).await?;
         same("the repeated start answered", &again, &session)?;
-        suite
-            .call("cancel", suite.bootstrap.cancel(session))
-            .await?;
+        suite.call("cancel", suite.bootstrap.cancel(session)).await?;
         let runs = suite.harness.runs_anything_on(&start.lease).await;
         same("something runs beside the one session", &runs, &false)?;
         suite.destroy(&start.lease).await?;

@@ -9,11 +9,7 @@ pub(super) async fn repeated_create_answers_the_same_lease(suite: &Suite<'_>) ->
     let request = suite.request();
     let first = suite.create(&request).await?;
     let second = suite.create(&request).await?;
-    same(
-        "the second create answered",
-        &second.lease_id,
-        &first.lease_id,
-    )?;
+    same("the second create answered", &second.lease_id, &first.lease_id)?;
     let found = suite.find_settled(&request.key).await?;
     same("leases after two creates", &found.len().min(2), &1)?;
     suite.destroy(&first).await?;
@@ -37,11 +33,7 @@ pub(super) async fn find_answers_what_create_made(suite: &Suite<'_>) -> Verdict 
     same("leases before the create", &ids(&before), &Vec::new())?;
     let made = suite.create(&request).await?;
     let found = suite.find_settled(&request.key).await?;
-    same(
-        "leases found",
-        &ids(&found),
-        &vec![made.lease_id.to_string()],
-    )?;
+    same("leases found", &ids(&found), &vec![made.lease_id.to_string()])?;
     same("the key found", &found[0].key, &request.key)?;
     same("the facts found", &found[0].lease, &made)?;
     suite.destroy(&made).await?;
@@ -52,15 +44,8 @@ pub(super) async fn lease_keeps_its_digest(suite: &Suite<'_>) -> Verdict {
     let request = suite.request();
     let made = suite.create(&request).await?;
     let found = suite.find_settled(&request.key).await?;
-    let digests: Vec<_> = found
-        .iter()
-        .map(|lease| lease.template_digest.as_str())
-        .collect();
-    same(
-        "the digests found",
-        &digests,
-        &vec![&*request.template_digest],
-    )?;
+    let digests: Vec<_> = found.iter().map(|lease| lease.template_digest.as_str()).collect();
+    same("the digests found", &digests, &vec![&*request.template_digest])?;
     suite.destroy(&made).await?;
     Ok(true)
 }
@@ -74,11 +59,7 @@ pub(super) async fn oldest_of_two_leases_comes_first(suite: &Suite<'_>) -> Verdi
     }
     let found = suite.find_settled(&request.key).await?;
     same("leases found of two", &found.len(), &2)?;
-    same(
-        "the first of them",
-        &found[0].lease.lease_id,
-        &oldest.lease_id,
-    )?;
+    same("the first of them", &found[0].lease.lease_id, &oldest.lease_id)?;
     let adopted = suite.create(&request).await?;
     same("create adopted", &adopted.lease_id, &oldest.lease_id)?;
     for lease in &found {
@@ -98,10 +79,7 @@ pub(super) async fn refused_template_is_a_permanent_error(suite: &Suite<'_>) -> 
     let Some(request) = suite.refused_request() else {
         return Ok(false);
     };
-    match suite
-        .limited("create", suite.provider.create(&request))
-        .await?
-    {
+    match suite.limited("create", suite.provider.create(&request)).await? {
         Ok(made) => Err(format!("it was leased as {}", made.lease.lease_id)),
         Err(error) => {
             same("the class", &error.class, &ErrorClass::Permanent)?;
@@ -130,8 +108,5 @@ pub(super) async fn destroying_twice_succeeds(suite: &Suite<'_>) -> Verdict {
 }
 
 pub(super) fn ids(found: &[FoundLease]) -> Vec<String> {
-    found
-        .iter()
-        .map(|it| it.lease.lease_id.to_string())
-        .collect()
+    found.iter().map(|it| it.lease.lease_id.to_string()).collect()
 }

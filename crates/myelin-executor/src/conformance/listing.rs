@@ -29,14 +29,8 @@ pub(super) async fn list_shows_no_lease_of_another_cluster(suite: &Suite<'_>) ->
     suite.settle().await;
     for (cluster, stranger) in suite.clusters.into_iter().zip([&foreign, &ours]) {
         let listed = suite.call("list", suite.provider.list(cluster)).await?;
-        if ids(&listed)
-            .iter()
-            .any(|id| *id == stranger.lease_id.as_str())
-        {
-            return Err(format!(
-                "{} of another cluster is listed",
-                stranger.lease_id
-            ));
+        if ids(&listed).iter().any(|id| *id == stranger.lease_id.as_str()) {
+            return Err(format!("{} of another cluster is listed", stranger.lease_id));
         }
     }
     suite.destroy(&ours).await?;
@@ -50,17 +44,9 @@ pub(super) async fn destroying_spares_other_leases(suite: &Suite<'_>) -> Verdict
     let foreign = suite.create(&suite.foreign_request()).await?;
     suite.destroy(&made).await?;
     let sibling_after = suite.presence(&sibling).await?;
-    same(
-        "another attempt's lease",
-        &sibling_after,
-        &Presence::Present,
-    )?;
+    same("another attempt's lease", &sibling_after, &Presence::Present)?;
     let foreign_after = suite.presence(&foreign).await?;
-    same(
-        "another cluster's lease",
-        &foreign_after,
-        &Presence::Present,
-    )?;
+    same("another cluster's lease", &foreign_after, &Presence::Present)?;
     suite.destroy(&sibling).await?;
     suite.destroy(&foreign).await?;
     Ok(true)

@@ -175,10 +175,7 @@ impl<'a> Suite<'a> {
         let connection = self.connection(&lease).await?;
         Ok(StartRequest {
             key: request.key.clone(),
-            operation: OperationId {
-                attempt: request.key.attempt,
-                sequence: 1,
-            },
+            operation: OperationId { attempt: request.key.attempt, sequence: 1 },
             spec: request.spec.clone(),
             lease,
             connection,

@@ -14,10 +14,6 @@ fn equal_templates_have_one_digest_and_gone_ones_take_no_memory() {
         let again = Arc::new(group.template());
         assert_eq!(digests.of(&again), expected);
     }
-    assert!(
-        digests.len() < 40,
-        "{} templates are remembered",
-        digests.len()
-    );
+    assert!(digests.len() < 40, "{} templates are remembered", digests.len());
     assert!(Arc::ptr_eq(&digests.of(&first), &expected), "computed once");
 }

@@ -25,10 +25,7 @@ impl Bootstrap for FakeWorld {
     ) -> Result<Option<FoundSession>, ProviderError> {
         self.play(CallKind::FindSession, Some(key), |inner, _| {
             let session = inner.open_session(key);
-            Ok(session.map(|it| FoundSession {
-                session: it.seen.session,
-                stage: it.stage,
-            }))
+            Ok(session.map(|it| FoundSession { session: it.seen.session, stage: it.stage }))
         })
         .await
     }
@@ -47,10 +44,7 @@ impl Bootstrap for FakeWorld {
     }
 
     async fn cancel(&self, session: BootstrapSessionId) -> Result<(), ProviderError> {
-        self.play(CallKind::Cancel, None, |inner, _| {
-            inner.cancel_session(session)
-        })
-        .await
+        self.play(CallKind::Cancel, None, |inner, _| inner.cancel_session(session)).await
     }
 }
 
@@ -88,11 +82,8 @@ impl Inner {
             open: true,
             agent_runs: true,
         };
-        let session_state = Session {
-            seen,
-            stage: BootstrapStage::WaitingForSwactorJoin,
-            last_sequence: 0,
-        };
+        let session_state =
+            Session { seen, stage: BootstrapStage::WaitingForSwactorJoin, last_sequence: 0 };
         self.sessions.insert(session.0, session_state);
         let of_key = self.sessions_of.entry(request.key.clone()).or_default();
         of_key.insert(session.0);
@@ -117,17 +108,11 @@ impl Inner {
 
     fn cancel_session(&mut self, session: BootstrapSessionId) -> Result<(), ProviderError> {
         let refusal = |what| Err(ProviderError::new(ErrorClass::Transient, what));
-        let (repeat, unknown) = (
-            self.has(Flaw::CancelRefusesRepeat),
-            self.has(Flaw::CancelRefusesUnknown),
-        );
+        let (repeat, unknown) =
+            (self.has(Flaw::CancelRefusesRepeat), self.has(Flaw::CancelRefusesUnknown));
         let leaves_agent = self.has(Flaw::CancelLeavesAgent);
         let Some(known) = self.sessions.get_mut(&session.0) else {
-            return if unknown {
-                refusal("no such session")
-            } else {
-                Ok(())
-            };
+            return if unknown { refusal("no such session") } else { Ok(()) };
         };
         if repeat && known.stage == BootstrapStage::Cancelled {
             return refusal("cancelled already");

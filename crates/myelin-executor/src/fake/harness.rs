@@ -35,7 +35,6 @@ impl ProviderHarness for FakeWorld {
     }
 
     async fn duplicate(&self, request: &CreateRequest) -> bool {
-        self.ensure_lease(&mut self.inner(), request, Effect::Extra)
-            .is_ok()
+        self.ensure_lease(&mut self.inner(), request, Effect::Extra).is_ok()
     }
 }

@@ -27,8 +27,7 @@ impl Provider for FakeWorld {
 
     async fn identity(&self) -> Result<ProviderIdentity, ProviderError> {
         let identity = ProviderIdentity(format!("{} world", self.0.kind));
-        self.play(CallKind::Identity, None, |_, _| Ok(identity.clone()))
-            .await
+        self.play(CallKind::Identity, None, |_, _| Ok(identity.clone())).await
     }
 
     async fn create(&self, request: &CreateRequest) -> Result<NewLease, ProviderError> {
@@ -80,20 +79,13 @@ impl Provider for FakeWorld {
         self.play(CallKind::Presence, None, |inner, _| {
             let number = number_of(&lease.lease_id);
             let present = number.is_some_and(|number| inner.leases.contains_key(&number));
-            Ok(if present {
-                Presence::Present
-            } else {
-                Presence::Absent
-            })
+            Ok(if present { Presence::Present } else { Presence::Absent })
         })
         .await
     }
 
     async fn destroy(&self, lease: &LeaseFacts) -> Result<(), ProviderError> {
-        self.play(CallKind::Destroy, None, |inner, _| {
-            inner.destroy_lease(lease)
-        })
-        .await
+        self.play(CallKind::Destroy, None, |inner, _| inner.destroy_lease(lease)).await
     }
 
     async fn list(&self, cluster: ClusterUid) -> Result<Vec<FoundLease>, ProviderError> {
@@ -222,16 +214,9 @@ impl Inner {
     }
 
     fn note_leases_of_slot(&mut self, key: &AttemptKey) {
-        let at = |attempt| AttemptKey {
-            attempt,
-            ..key.clone()
-        };
+        let at = |attempt| AttemptKey { attempt, ..key.clone() };
         let attempts = at(NodeAttemptId(0))..=at(NodeAttemptId(u64::MAX));
-        let n_leases = self
-            .leases_of
-            .range(attempts)
-            .map(|(_, leases)| leases.len())
-            .sum();
+        let n_leases = self.leases_of.range(attempts).map(|(_, leases)| leases.len()).sum();
         self.most_leases_of_a_slot = self.most_leases_of_a_slot.max(n_leases);
     }
 
@@ -243,10 +228,7 @@ impl Inner {
             && let Some(number) = number_of(&lease.lease_id)
             && let Some(cluster) = self.leases.get(&number).map(|it| it.key.cluster)
         {
-            let foreign = self
-                .leases
-                .iter()
-                .filter(|(_, it)| it.key.cluster != cluster);
+            let foreign = self.leases.iter().filter(|(_, it)| it.key.cluster != cluster);
             let foreign: Vec<_> = foreign.map(|(&number, _)| lease_id(number)).collect();
             for lease in foreign {
                 self.remove_lease(&lease, true);
@@ -262,9 +244,7 @@ impl Inner {
 }
 
 fn connection(lease: &LeaseFacts) -> Connection {
-    Connection::Exec(ExecEndpoint {
-        target: lease.lease_id.as_str().into(),
-    })
+    Connection::Exec(ExecEndpoint { target: lease.lease_id.as_str().into() })
 }
 
 fn absent(lease: &LeaseFacts) -> ProviderError {

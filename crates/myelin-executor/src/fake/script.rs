@@ -201,7 +201,6 @@ impl FakeWorld {
         inner.calls.push(CallRecord { kind, key, at });
         let scripted = inner.scripts.get_mut(&kind);
         let step = scripted.and_then(std::collections::VecDeque::pop_front);
-        step.or_else(|| inner.always.get(&kind).cloned())
-            .unwrap_or(Step::Succeed)
+        step.or_else(|| inner.always.get(&kind).cloned()).unwrap_or(Step::Succeed)
     }
 }

@@ -23,24 +23,15 @@ fn spec() -> LogicalNodeSpec {
 }
 
 fn create(mode: LeaseMode) -> NodeManagerCommand {
-    NodeManagerCommand::CreateLease {
-        spec: spec(),
-        mode,
-        unsettled_since: None,
-    }
+    NodeManagerCommand::CreateLease { spec: spec(), mode, unsettled_since: None }
 }
 
 fn cancel(session: u64) -> NodeManagerCommand {
-    NodeManagerCommand::CancelBootstrap {
-        session: BootstrapSessionId(session),
-    }
+    NodeManagerCommand::CancelBootstrap { session: BootstrapSessionId(session) }
 }
 
 fn id(attempt: u64, sequence: u64) -> OperationId {
-    OperationId {
-        attempt: NodeAttemptId(attempt),
-        sequence,
-    }
+    OperationId { attempt: NodeAttemptId(attempt), sequence }
 }
 
 fn node() -> LogicalNodeId {
@@ -48,12 +39,7 @@ fn node() -> LogicalNodeId {
 }
 
 fn submission(operation: OperationId, command: NodeManagerCommand) -> Arc<Submission> {
-    Arc::new(Submission {
-        node: node(),
-        operation,
-        command,
-        deadline: SystemTime::UNIX_EPOCH,
-    })
+    Arc::new(Submission { node: node(), operation, command, deadline: SystemTime::UNIX_EPOCH })
 }
 
 fn made() -> OperationOutcome {
@@ -86,30 +72,17 @@ fn expired() -> Ledger {
 fn late_answer_is_kept_for_its_kind_until_something_settles_it() {
     let mut ledger = expired();
     assert_eq!(ledger.ended(id(1, 0), Some(made())), Ended::default());
-    assert_eq!(
-        ledger.late(NodeAttemptId(1), OperationKind::CreateLease),
-        Some(&made())
-    );
-    assert_eq!(
-        ledger.late(NodeAttemptId(1), OperationKind::StartBootstrap),
-        None
-    );
+    assert_eq!(ledger.late(NodeAttemptId(1), OperationKind::CreateLease), Some(&made()));
+    assert_eq!(ledger.late(NodeAttemptId(1), OperationKind::StartBootstrap), None);
     let adopt = submission(id(1, 1), create(LeaseMode::AdoptOnly));
     assert_eq!(ledger.submit(&adopt), Ok(Admission::Run));
     let unclear = failed(ErrorClass::Ambiguous, "?");
     ledger.ended(id(1, 1), Some(unclear));
-    assert!(
-        ledger
-            .late(NodeAttemptId(1), OperationKind::CreateLease)
-            .is_some()
-    );
+    assert!(ledger.late(NodeAttemptId(1), OperationKind::CreateLease).is_some());
     let again = submission(id(1, 2), create(LeaseMode::AdoptOnly));
     assert_eq!(ledger.submit(&again), Ok(Admission::Run));
     assert_eq!(ledger.ended(id(1, 2), Some(made())).report, Some(made()));
-    assert_eq!(
-        ledger.late(NodeAttemptId(1), OperationKind::CreateLease),
-        None
-    );
+    assert_eq!(ledger.late(NodeAttemptId(1), OperationKind::CreateLease), None);
 }
 
 #[test]
@@ -117,10 +90,7 @@ fn late_failure_is_dropped() {
     let mut ledger = expired();
     let answer = failed(ErrorClass::NoCapacity, "none left");
     assert_eq!(ledger.ended(id(1, 0), Some(answer)), Ended::default());
-    assert_eq!(
-        ledger.late(NodeAttemptId(1), OperationKind::CreateLease),
-        None
-    );
+    assert_eq!(ledger.late(NodeAttemptId(1), OperationKind::CreateLease), None);
 }
 
 #[test]
@@ -151,9 +121,7 @@ fn provider_of_an_attempt_is_remembered_for_commands_that_name_none() {
     let first = submission(id(1, 0), create(LeaseMode::CreateOrAdopt));
     ledger.submit(&first).expect("it is new");
     ledger.ended(id(1, 0), Some(made()));
-    ledger
-        .submit(&submission(id(1, 1), cancel(1)))
-        .expect("it is newer");
+    ledger.submit(&submission(id(1, 1), cancel(1))).expect("it is newer");
     assert_eq!(ledger.provider(NodeAttemptId(1)), Some(&"fake".into()));
     assert_eq!(ledger.provider(NodeAttemptId(2)), None);
 }
@@ -161,11 +129,7 @@ fn provider_of_an_attempt_is_remembered_for_commands_that_name_none() {
 #[test]
 fn forgotten_attempt_leaves_nothing_behind() {
     let mut ledger = expired();
-    assert_eq!(
-        ledger.forget(&"worker-1".into(), NodeAttemptId(1)),
-        None,
-        "not its slot"
-    );
+    assert_eq!(ledger.forget(&"worker-1".into(), NodeAttemptId(1)), None, "not its slot");
     assert_eq!(ledger.forget(&node(), NodeAttemptId(1)), Some(id(1, 0)));
     assert_eq!(ledger.ended(id(1, 0), Some(made())), Ended::default());
     assert!(ledger.is_empty());
@@ -174,27 +138,11 @@ fn forgotten_attempt_leaves_nothing_behind() {
 /// What may happen to a ledger.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    Submit {
-        attempt: u64,
-        sequence: u64,
-        session: u64,
-    },
-    Send {
-        attempt: u64,
-        sequence: u64,
-    },
-    Expire {
-        attempt: u64,
-        sequence: u64,
-    },
-    End {
-        attempt: u64,
-        sequence: u64,
-        answers: bool,
-    },
-    Forget {
-        attempt: u64,
-    },
+    Submit { attempt: u64, sequence: u64, session: u64 },
+    Send { attempt: u64, sequence: u64 },
+    Expire { attempt: u64, sequence: u64 },
+    End { attempt: u64, sequence: u64, answers: bool },
+    Forget { attempt: u64 },
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -237,16 +185,9 @@ impl Model {
 
     fn apply(&mut self, ledger: &mut Ledger, event: Event) {
         match event {
-            Event::Submit {
-                attempt,
-                sequence,
-                session,
-            } => {
-                let command = if sequence == 0 {
-                    create(LeaseMode::CreateOrAdopt)
-                } else {
-                    cancel(session)
-                };
+            Event::Submit { attempt, sequence, session } => {
+                let command =
+                    if sequence == 0 { create(LeaseMode::CreateOrAdopt) } else { cancel(session) };
                 let operation = id(attempt, sequence);
                 match ledger.submit(&submission(operation, command)) {
                     Ok(Admission::Run) => self.start(operation),
@@ -270,11 +211,7 @@ impl Model {
                     self.report(operation, &expiry.outcome);
                 }
             }
-            Event::End {
-                attempt,
-                sequence,
-                answers,
-            } => {
+            Event::End { attempt, sequence, answers } => {
                 // Only what runs can end.
                 let operation = id(attempt, sequence);
                 if self.running.get(&attempt) != Some(&operation) {
@@ -283,10 +220,7 @@ impl Model {
                 self.running.remove(&attempt);
                 let ended = ledger.ended(operation, answers.then(made));
                 if let Some(outcome) = ended.report {
-                    assert!(
-                        !self.over.contains_key(&operation),
-                        "reported after it was over"
-                    );
+                    assert!(!self.over.contains_key(&operation), "reported after it was over");
                     self.report(operation, &outcome);
                 }
                 if let Some(next) = ended.next {
@@ -297,8 +231,7 @@ impl Model {
                 // Attempt ids are never reused, so what runs on is nobody's any more.
                 if ledger.forget(&node(), NodeAttemptId(attempt)).is_some() {
                     self.running.remove(&attempt);
-                    self.over
-                        .retain(|operation, _| operation.attempt.0 != attempt);
+                    self.over.retain(|operation, _| operation.attempt.0 != attempt);
                     self.forgotten.insert(attempt);
                 }
             }

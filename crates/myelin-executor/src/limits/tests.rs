@@ -8,11 +8,7 @@ use super::{LaneId, Limits, Queue, Ticket};
 const LANES: [LaneId; 2] = [LaneId::Build, LaneId::Clean];
 
 fn queue(concurrency: u32, calls_per_second: Option<u32>) -> Queue<u32> {
-    Queue::new(Limits {
-        concurrency,
-        calls_per_second,
-        ..Limits::default()
-    })
+    Queue::new(Limits { concurrency, calls_per_second, ..Limits::default() })
 }
 
 /// Grants whatever can be granted, and returns it in order.

@@ -19,14 +19,10 @@ async fn obedient_fake_passes_every_check() {
 #[tokio::test(start_paused = true)]
 async fn slow_fake_with_a_settle_window_passes_every_check() {
     let world = FakeWorld::new();
-    world
-        .set_settle_window(Duration::from_secs(30))
-        .set_endpoint_after(5);
+    world.set_settle_window(Duration::from_secs(30)).set_endpoint_after(5);
     world.always(CallKind::Create, Step::Late(Duration::from_secs(2)));
     world.always(CallKind::Destroy, Step::Slow(Duration::from_secs(3)));
-    let report = conformance::run(&world)
-        .await
-        .expect("being slow breaks no rule");
+    let report = conformance::run(&world).await.expect("being slow breaks no rule");
     assert_eq!(report.passed, conformance::CHECKS);
 }
 

@@ -61,9 +61,7 @@ async fn same_identity_with_another_command_is_refused() {
     let mut rig = Rig::new();
     rig.submit(0, create());
     let other = create_of(spec_of(template("other", "fake")));
-    let refusal = rig
-        .try_submit("worker-0", id(1, 0), other)
-        .expect_err("another image");
+    let refusal = rig.try_submit("worker-0", id(1, 0), other).expect_err("another image");
     assert_snapshot!(refusal, @"operation 1.0 of worker-0 was submitted before with another command");
     assert_snapshot!(rig.outcome().await, @"1.0 created lease-1");
 }
@@ -72,13 +70,9 @@ async fn same_identity_with_another_command_is_refused() {
 async fn operation_past_or_of_another_slot_is_refused() {
     let mut rig = Rig::new();
     rig.perform(1, create()).await;
-    let past = rig
-        .try_submit("worker-0", id(1, 0), create())
-        .expect_err("sequence 1 came");
+    let past = rig.try_submit("worker-0", id(1, 0), create()).expect_err("sequence 1 came");
     assert_snapshot!(past, @"operation 1.0 of worker-0 is past: sequence 1 was submitted already");
-    let foreign = rig
-        .try_submit("worker-1", id(1, 2), create())
-        .expect_err("not its attempt");
+    let foreign = rig.try_submit("worker-1", id(1, 2), create()).expect_err("not its attempt");
     assert_snapshot!(foreign, @"attempt 1 belongs to worker-0, not to worker-1");
 }
 
@@ -106,19 +100,9 @@ async fn operation_nobody_expires_ends_at_its_deadline() {
     rig.world.script(CallKind::Destroy, Step::Ignore);
     let before = rig.now();
     assert_snapshot!(rig.perform(0, create()).await, @"1.0 ambiguous: stopped at its deadline; it may have taken effect");
-    assert_eq!(
-        rig.now()
-            .duration_since(before)
-            .expect("time passed")
-            .as_secs(),
-        TIMEOUT.as_secs()
-    );
+    assert_eq!(rig.now().duration_since(before).expect("time passed").as_secs(), TIMEOUT.as_secs());
     assert_snapshot!(rig.perform(1, destroy(stray_lease())).await, @"1.1 transient: stopped at its deadline");
-    assert_eq!(
-        rig.executor.snapshot().providers[0].n_running,
-        0,
-        "the calls were stopped"
-    );
+    assert_eq!(rig.executor.snapshot().providers[0].n_running, 0, "the calls were stopped");
 }
 
 #[tokio::test(start_paused = true)]
@@ -147,11 +131,7 @@ async fn late_answer_is_adopted_and_never_reported_for_the_expired_operation() {
     rig.no_outcome();
     let again = create_again(CREATE_OR_ADOPT, since);
     assert_snapshot!(rig.perform(1, again).await, @"1.1 created lease-1");
-    assert_eq!(
-        rig.world.n_calls(CallKind::Find),
-        1,
-        "the provider is asked first"
-    );
+    assert_eq!(rig.world.n_calls(CallKind::Find), 1, "the provider is asked first");
     assert_eq!(rig.world.n_calls(CallKind::Create), 1);
 }
 
@@ -181,10 +161,7 @@ async fn late_session_is_adopted() {
     rig.expire(1);
     rig.settle().await;
     assert_snapshot!(rig.outcome().await, @"1.1 ambiguous: stopped at its deadline; it may have taken effect");
-    rig.world
-        .cancel(BootstrapSessionId(2))
-        .await
-        .expect("the world allows it");
+    rig.world.cancel(BootstrapSessionId(2)).await.expect("the world allows it");
     let again = start_again(rig.lease(), ADOPT_ONLY, Some(rig.now()));
     assert_snapshot!(rig.perform(2, again).await, @"1.2 started 2");
 }
@@ -201,10 +178,7 @@ async fn adoption_waits_for_a_call_that_cannot_be_stopped() {
         None
     });
     rig.submit(0, create());
-    timeout(TIMEOUT, enters.recv())
-        .await
-        .expect("the call comes")
-        .expect("the world lives");
+    timeout(TIMEOUT, enters.recv()).await.expect("the call comes").expect("the world lives");
     rig.expire(0);
     assert_snapshot!(rig.outcome().await, @"1.0 ambiguous: stopped at its deadline; it may have taken effect");
     rig.submit(1, create_again(ADOPT_ONLY, rig.now()));
@@ -218,10 +192,7 @@ async fn adoption_waits_for_a_call_that_cannot_be_stopped() {
         calls.iter().map(|call| call.kind).collect::<Vec<_>>(),
         [CallKind::Create, CallKind::Find]
     );
-    assert!(
-        calls[1].at >= released_at,
-        "nothing was asked while the call ran"
-    );
+    assert!(calls[1].at >= released_at, "nothing was asked while the call ran");
 }
 
 #[tokio::test(start_paused = true)]
@@ -268,11 +239,7 @@ async fn create_after_an_ambiguous_one_looks_first_even_if_not_told_to() {
     assert_snapshot!(rig.perform(1, create()).await, @"1.1 created lease-1");
     assert_eq!(rig.world.n_calls(CallKind::Create), 1);
     rig.perform(2, start(rig.lease())).await;
-    assert_eq!(
-        rig.world.n_calls(CallKind::FindSession),
-        0,
-        "that is settled"
-    );
+    assert_eq!(rig.world.n_calls(CallKind::FindSession), 0, "that is settled");
 }
 
 #[tokio::test(start_paused = true)]
@@ -295,9 +262,7 @@ async fn asking_again_within_the_window_does_not_restart_it() {
     rig.world.set_settle_window(30 * SECOND);
     let since = rig.now();
     for sequence in 0..3 {
-        let outcome = rig
-            .perform(sequence, create_again(CREATE_OR_ADOPT, since))
-            .await;
+        let outcome = rig.perform(sequence, create_again(CREATE_OR_ADOPT, since)).await;
         assert!(outcome.contains("ambiguous: not found"), "{outcome}");
         advance(10 * SECOND).await;
     }
@@ -307,10 +272,7 @@ async fn asking_again_within_the_window_does_not_restart_it() {
 #[tokio::test(start_paused = true)]
 async fn failed_look_up_leaves_the_outcome_unknown() {
     let mut rig = Rig::new();
-    rig.world.script(
-        CallKind::Find,
-        Step::fail(ErrorClass::Permanent, "forbidden"),
-    );
+    rig.world.script(CallKind::Find, Step::fail(ErrorClass::Permanent, "forbidden"));
     let again = create_again(CREATE_OR_ADOPT, rig.now());
     assert_snapshot!(rig.perform(0, again).await, @"1.0 ambiguous: an earlier outcome is still unknown, and looking failed: permanent: forbidden");
     assert_eq!(rig.world.n_calls(CallKind::Create), 0);
@@ -326,32 +288,20 @@ async fn oldest_of_two_leases_is_adopted_and_the_other_is_surplus() {
     let surplus = rig.executor.snapshot().providers[0].surplus.clone();
     assert_eq!(surplus.into_iter().collect::<Vec<_>>(), [(key(1), 1)]);
     assert_eq!(rig.world.leases().len(), 2, "nothing is destroyed here");
-    rig.executor
-        .forget(&LogicalNodeId::from("worker-0"), NodeAttemptId(1));
+    rig.executor.forget(&LogicalNodeId::from("worker-0"), NodeAttemptId(1));
     assert!(rig.executor.snapshot().providers[0].surplus.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn lease_with_another_digest_is_never_adopted() {
     let mut rig = Rig::new();
-    let foreign = CreateRequest {
-        key: key(1),
-        template_digest: "another".into(),
-        spec: spec(),
-    };
-    rig.world
-        .create(&foreign)
-        .await
-        .expect("the world allows it");
+    let foreign = CreateRequest { key: key(1), template_digest: "another".into(), spec: spec() };
+    rig.world.create(&foreign).await.expect("the world allows it");
     let again = create_again(CREATE_OR_ADOPT, rig.now());
     let digest = spec().template.digest();
     let outcome = rig.perform(0, again).await.replace(&digest, "DIGEST");
     assert_snapshot!(outcome, @"1.0 permanent: lease lease-1 carries the name of attempt 07070707070707070707070707070707.1.worker-0.1 but was made from template another, not DIGEST; it is not adopted");
-    assert_eq!(
-        rig.world.n_calls(CallKind::Create),
-        1,
-        "the one of this test"
-    );
+    assert_eq!(rig.world.n_calls(CallKind::Create), 1, "the one of this test");
 }
 
 #[tokio::test(start_paused = true)]
@@ -373,8 +323,7 @@ async fn unknown_provider_is_permanent_and_names_the_known_ones() {
         unsettled_since: None,
     };
     assert_snapshot!(rig.perform(1, unsettled).await, @r#"1.1 ambiguous: there is no provider "ec2"; known: docker, fake"#);
-    rig.try_submit("worker-1", id(2, 0), cancel(1))
-        .expect("it is in order");
+    rig.try_submit("worker-1", id(2, 0), cancel(1)).expect("it is in order");
     assert_snapshot!(rig.outcome().await, @"2.0 permanent: it is not known which provider has the session; known: docker, fake");
 }
 
@@ -385,10 +334,7 @@ async fn session_is_ended_at_the_provider_that_started_it() {
     rig.perform(0, create()).await;
     rig.perform(1, start(rig.lease())).await;
     assert_snapshot!(rig.perform(2, cancel(2)).await, @"1.2 BootstrapCancelled");
-    assert_eq!(
-        (one.calls().len(), rig.world.n_calls(CallKind::Cancel)),
-        (0, 1)
-    );
+    assert_eq!((one.calls().len(), rig.world.n_calls(CallKind::Cancel)), (0, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -435,10 +381,7 @@ async fn absent_session_is_proven_or_made_by_mode() {
     let adopted = start_again(lease.clone(), ADOPT_ONLY, Some(since));
     assert_snapshot!(rig.perform(3, adopted).await, @"1.3 started 2");
     rig.world.set_settle_window(30 * SECOND);
-    rig.world
-        .cancel(BootstrapSessionId(2))
-        .await
-        .expect("the world allows it");
+    rig.world.cancel(BootstrapSessionId(2)).await.expect("the world allows it");
     let unclear = start_again(lease, ADOPT_ONLY, Some(rig.now()));
     assert_snapshot!(rig.perform(4, unclear).await, @"1.4 ambiguous: not found, which proves nothing within 30 s of an unknown outcome");
 }
@@ -446,8 +389,7 @@ async fn absent_session_is_proven_or_made_by_mode() {
 #[tokio::test(start_paused = true)]
 async fn ambiguous_answer_about_what_may_be_repeated_is_transient() {
     let mut rig = Rig::new();
-    rig.world
-        .script(CallKind::Cancel, Step::fail(ErrorClass::Ambiguous, "reset"));
+    rig.world.script(CallKind::Cancel, Step::fail(ErrorClass::Ambiguous, "reset"));
     assert_snapshot!(rig.perform(0, cancel(9)).await, @"1.0 transient: reset");
 }
 
@@ -479,14 +421,9 @@ async fn shut_down_executor_stops_its_calls_and_takes_nothing() {
     rig.world.script(CallKind::Create, Step::Hang);
     rig.submit(0, create());
     rig.settle().await;
-    assert!(
-        rig.executor.shutdown(Duration::from_secs(5)).await,
-        "all tasks ended"
-    );
+    assert!(rig.executor.shutdown(Duration::from_secs(5)).await, "all tasks ended");
     rig.no_outcome();
-    let refusal = rig
-        .try_submit("worker-0", id(1, 1), create())
-        .expect_err("it is shut down");
+    let refusal = rig.try_submit("worker-0", id(1, 1), create()).expect_err("it is shut down");
     assert_eq!(refusal, SubmitError::Closed);
 }
 
@@ -495,15 +432,10 @@ async fn memory_is_bounded_by_the_attempts_that_were_not_forgotten() {
     let mut rig = Rig::new();
     for attempt in 1..=200_u64 {
         for sequence in 0..20 {
-            rig.try_submit("worker-0", id(attempt, sequence), conclude(None))
-                .expect("in order");
+            rig.try_submit("worker-0", id(attempt, sequence), conclude(None)).expect("in order");
             rig.outcome().await;
         }
-        assert_eq!(
-            rig.executor.snapshot().n_attempts,
-            1,
-            "at attempt {attempt}"
-        );
+        assert_eq!(rig.executor.snapshot().n_attempts, 1, "at attempt {attempt}");
         let node = LogicalNodeId::from("worker-0");
         rig.executor.forget(&node, NodeAttemptId(attempt));
     }

@@ -23,34 +23,21 @@ fn limited(limits: Limits) -> Rig {
 fn groups(calls: &[CallRecord]) -> String {
     let of = |call: &CallRecord| {
         let key = call.key.as_ref().expect("creates name a key");
-        key.node
-            .as_str()
-            .split('-')
-            .next()
-            .unwrap_or_default()
-            .to_owned()
+        key.node.as_str().split('-').next().unwrap_or_default().to_owned()
     };
     calls.iter().map(of).collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn provider_has_no_more_calls_at_once_than_its_cap() {
-    let mut rig = limited(Limits {
-        concurrency: 4,
-        ..Limits::default()
-    });
+    let mut rig = limited(Limits { concurrency: 4, ..Limits::default() });
     rig.world.always(CallKind::Create, Step::Late(SECOND));
     for attempt in 1..=9 {
-        rig.try_submit(&format!("a-{attempt}"), id(attempt, 0), create())
-            .expect("in order");
+        rig.try_submit(&format!("a-{attempt}"), id(attempt, 0), create()).expect("in order");
     }
     rig.settle().await;
     let busy = rig.executor.snapshot().providers[0].clone();
-    assert_eq!(
-        (busy.n_running, busy.n_waiting),
-        (3, 6),
-        "one of four is kept for deletions"
-    );
+    assert_eq!((busy.n_running, busy.n_waiting), (3, 6), "one of four is kept for deletions");
     for _ in 1..=9 {
         rig.outcome().await;
     }
@@ -60,10 +47,8 @@ async fn provider_has_no_more_calls_at_once_than_its_cap() {
 
 #[tokio::test(start_paused = true)]
 async fn hung_creates_do_not_starve_deletions_nor_the_other_way_round() {
-    let (creates, deletions) = (
-        (CallKind::Create, create()),
-        (CallKind::Destroy, destroy(stray_lease())),
-    );
+    let (creates, deletions) =
+        ((CallKind::Create, create()), (CallKind::Destroy, destroy(stray_lease())));
     for ((hung, command), (_, other)) in
         [(creates.clone(), deletions.clone()), (deletions, creates)]
     {
@@ -77,10 +62,7 @@ async fn hung_creates_do_not_starve_deletions_nor_the_other_way_round() {
         let before = rig.now();
         rig.try_submit("b-0", id(99, 0), other).expect("in order");
         let outcome = rig.outcome().await;
-        assert!(
-            ["99.0 created lease-1", "99.0 LeaseDestroyed"].contains(&&*outcome),
-            "{outcome}"
-        );
+        assert!(["99.0 created lease-1", "99.0 LeaseDestroyed"].contains(&&*outcome), "{outcome}");
         assert_eq!(rig.now(), before, "it did not wait");
     }
 }
@@ -92,31 +74,24 @@ async fn hung_provider_does_not_delay_another() {
     let mut rig = Rig::with([hung.setup(), well.setup()], well);
     for attempt in 1..=40 {
         let command = create_of(spec_of(template("", "hung")));
-        rig.try_submit(&format!("a-{attempt}"), id(attempt, 0), command)
-            .expect("in order");
+        rig.try_submit(&format!("a-{attempt}"), id(attempt, 0), command).expect("in order");
     }
     rig.settle().await;
     let before = rig.now();
-    rig.try_submit("b-0", id(99, 0), create())
-        .expect("in order");
+    rig.try_submit("b-0", id(99, 0), create()).expect("in order");
     assert_snapshot!(rig.outcome().await, @"99.0 created lease-1");
     assert_eq!(rig.now(), before, "it did not wait");
 }
 
 #[tokio::test(start_paused = true)]
 async fn groups_take_turns() {
-    let mut rig = limited(Limits {
-        concurrency: 2,
-        ..Limits::default()
-    });
+    let mut rig = limited(Limits { concurrency: 2, ..Limits::default() });
     rig.world.always(CallKind::Create, Step::Late(SECOND));
     for attempt in 1..=6 {
-        rig.try_submit(&format!("a-{attempt}"), id(attempt, 0), create())
-            .expect("in order");
+        rig.try_submit(&format!("a-{attempt}"), id(attempt, 0), create()).expect("in order");
     }
     for (attempt, node) in [(7, "b-0"), (8, "b-1"), (9, "c-0")] {
-        rig.try_submit(node, id(attempt, 0), create())
-            .expect("in order");
+        rig.try_submit(node, id(attempt, 0), create()).expect("in order");
     }
     for _ in 1..=9 {
         rig.outcome().await;
@@ -126,14 +101,10 @@ async fn groups_take_turns() {
 
 #[tokio::test(start_paused = true)]
 async fn calls_beyond_the_burst_come_at_the_rate() {
-    let mut rig = limited(Limits {
-        calls_per_second: Some(2),
-        ..Limits::default()
-    });
+    let mut rig = limited(Limits { calls_per_second: Some(2), ..Limits::default() });
     let start = rig.now();
     for attempt in 1..=6 {
-        rig.try_submit(&format!("a-{attempt}"), id(attempt, 0), create())
-            .expect("in order");
+        rig.try_submit(&format!("a-{attempt}"), id(attempt, 0), create()).expect("in order");
     }
     for _ in 1..=6 {
         rig.outcome().await;
@@ -147,29 +118,19 @@ async fn calls_beyond_the_burst_come_at_the_rate() {
 async fn rate_limited_provider_is_left_alone_as_long_as_it_asked() {
     let mut rig = limited(Limits::default());
     let pause = 40 * SECOND;
-    rig.world.script(
-        CallKind::Create,
-        Step::fail(ErrorClass::RateLimited(pause), "slow down"),
-    );
+    rig.world.script(CallKind::Create, Step::fail(ErrorClass::RateLimited(pause), "slow down"));
     assert_snapshot!(rig.perform(0, create()).await, @"1.0 rate limited for 40s");
     assert_eq!(rig.executor.snapshot().providers[0].paused_for, Some(pause));
     let before = rig.now();
-    rig.try_submit("b-0", id(2, 0), destroy(stray_lease()))
-        .expect("in order");
+    rig.try_submit("b-0", id(2, 0), destroy(stray_lease())).expect("in order");
     assert_snapshot!(rig.outcome().await, @"2.0 LeaseDestroyed");
-    assert_eq!(
-        rig.now().duration_since(before).expect("later").as_secs(),
-        40
-    );
+    assert_eq!(rig.now().duration_since(before).expect("later").as_secs(), 40);
     assert_eq!(rig.executor.snapshot().providers[0].paused_for, None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn operation_expired_in_the_queue_was_never_sent() {
-    let mut rig = limited(Limits {
-        concurrency: 2,
-        ..Limits::default()
-    });
+    let mut rig = limited(Limits { concurrency: 2, ..Limits::default() });
     rig.world.always(CallKind::Create, Step::Ignore);
     rig.try_submit("a-0", id(9, 0), create()).expect("in order");
     rig.settle().await;
@@ -182,40 +143,26 @@ async fn operation_expired_in_the_queue_was_never_sent() {
     rig.expire(1);
     assert_snapshot!(rig.outcome().await, @"1.1 ambiguous: never sent; the outcome of an earlier call is still unknown");
     rig.settle().await;
-    assert_eq!(
-        rig.executor.snapshot().providers[0].n_waiting,
-        0,
-        "its place is given up"
-    );
+    assert_eq!(rig.executor.snapshot().providers[0].n_waiting, 0, "its place is given up");
     assert_eq!(rig.world.n_calls(CallKind::Create), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn offer_without_capacity_is_not_asked_for_again_until_it_expires() {
     let mut rig = limited(Limits::default());
-    rig.world.script(
-        CallKind::Create,
-        Step::fail(ErrorClass::NoCapacity, "none left"),
-    );
+    rig.world.script(CallKind::Create, Step::fail(ErrorClass::NoCapacity, "none left"));
     assert_snapshot!(rig.perform(0, create()).await, @"1.0 no capacity: none left");
     assert_snapshot!(rig.perform(1, create()).await, @"1.1 no capacity: none left (remembered, not asked again)");
     let unsettled = create_again(LeaseMode::CreateOrAdopt, rig.now());
     assert_snapshot!(rig.perform(2, unsettled).await, @"1.2 no capacity: none left (remembered, not asked again)");
     let shown = rig.executor.snapshot().providers[0].no_capacity.clone();
     assert_eq!(*shown[0].template_digest, *spec().template.digest());
-    assert_eq!(
-        (&*shown[0].message, shown[0].until),
-        ("none left", rig.now() + 30 * SECOND)
-    );
+    assert_eq!((&*shown[0].message, shown[0].until), ("none left", rig.now() + 30 * SECOND));
 
     let other = create_of(spec_of(template("small", "fake")));
     rig.try_submit("b-0", id(2, 0), other).expect("in order");
     assert_snapshot!(rig.outcome().await, @"2.0 created lease-1");
-    assert_eq!(
-        rig.world.n_calls(CallKind::Create),
-        2,
-        "another offer is another matter"
-    );
+    assert_eq!(rig.world.n_calls(CallKind::Create), 2, "another offer is another matter");
 
     advance(30 * SECOND).await;
     assert!(rig.executor.snapshot().providers[0].no_capacity.is_empty());
@@ -224,16 +171,11 @@ async fn offer_without_capacity_is_not_asked_for_again_until_it_expires() {
 
 #[tokio::test(start_paused = true)]
 async fn deletions_get_half_of_a_scarce_rate() {
-    let mut rig = limited(Limits {
-        calls_per_second: Some(1),
-        ..Limits::default()
-    });
+    let mut rig = limited(Limits { calls_per_second: Some(1), ..Limits::default() });
     for attempt in 1..=20 {
-        rig.try_submit(&format!("a-{attempt}"), id(attempt, 0), create())
-            .expect("in order");
+        rig.try_submit(&format!("a-{attempt}"), id(attempt, 0), create()).expect("in order");
         let gone = destroy(stray_lease());
-        rig.try_submit(&format!("b-{attempt}"), id(100 + attempt, 0), gone)
-            .expect("in order");
+        rig.try_submit(&format!("b-{attempt}"), id(100 + attempt, 0), gone).expect("in order");
     }
     for _ in 0..10 {
         rig.outcome().await;

@@ -44,11 +44,7 @@ impl Rig {
 
     pub(crate) fn with(setups: impl IntoIterator<Item = ProviderSetup>, world: FakeWorld) -> Self {
         let (sender, results) = unbounded_channel();
-        let options = Options {
-            cluster: CLUSTER,
-            run: RunId(1),
-            clock: world.clock(),
-        };
+        let options = Options { cluster: CLUSTER, run: RunId(1), clock: world.clock() };
         Self {
             clock: options.clock.clone(),
             executor: Executor::new(options, setups, sender),
@@ -63,8 +59,7 @@ impl Rig {
 
     /// Submits under attempt 1 of `worker-0`.
     pub(crate) fn submit(&self, sequence: u64, command: NodeManagerCommand) {
-        self.try_submit("worker-0", id(1, sequence), command)
-            .expect("the submission is in order");
+        self.try_submit("worker-0", id(1, sequence), command).expect("the submission is in order");
     }
 
     pub(crate) fn try_submit(
@@ -82,16 +77,13 @@ impl Rig {
     }
 
     pub(crate) fn expire(&self, sequence: u64) {
-        self.executor
-            .expire(&LogicalNodeId::from("worker-0"), id(1, sequence));
+        self.executor.expire(&LogicalNodeId::from("worker-0"), id(1, sequence));
     }
 
     /// Waits for the next outcome, as long as any deadline could matter.
     pub(crate) async fn outcome(&mut self) -> String {
         let received = timeout(Duration::from_hours(24), self.results.recv()).await;
-        let observation = received
-            .expect("an outcome comes")
-            .expect("the executor lives");
+        let observation = received.expect("an outcome comes").expect("the executor lives");
         show(&observation)
     }
 
@@ -121,10 +113,7 @@ impl Rig {
 }
 
 pub(crate) fn id(attempt: u64, sequence: u64) -> OperationId {
-    OperationId {
-        attempt: NodeAttemptId(attempt),
-        sequence,
-    }
+    OperationId { attempt: NodeAttemptId(attempt), sequence }
 }
 
 pub(crate) fn key(attempt: u64) -> AttemptKey {
@@ -143,11 +132,7 @@ pub(crate) fn template(image: &str, provider: &str) -> Arc<NodeTemplate> {
 }
 
 pub(crate) fn spec_of(template: Arc<NodeTemplate>) -> LogicalNodeSpec {
-    LogicalNodeSpec {
-        logical_node_id: "worker-0".into(),
-        index: 0,
-        template,
-    }
+    LogicalNodeSpec { logical_node_id: "worker-0".into(), index: 0, template }
 }
 
 pub(crate) fn spec() -> LogicalNodeSpec {
@@ -155,11 +140,7 @@ pub(crate) fn spec() -> LogicalNodeSpec {
 }
 
 pub(crate) fn create_of(spec: LogicalNodeSpec) -> NodeManagerCommand {
-    NodeManagerCommand::CreateLease {
-        spec,
-        mode: LeaseMode::CreateOrAdopt,
-        unsettled_since: None,
-    }
+    NodeManagerCommand::CreateLease { spec, mode: LeaseMode::CreateOrAdopt, unsettled_since: None }
 }
 
 pub(crate) fn create() -> NodeManagerCommand {
@@ -167,11 +148,7 @@ pub(crate) fn create() -> NodeManagerCommand {
 }
 
 pub(crate) fn create_again(mode: LeaseMode, since: SystemTime) -> NodeManagerCommand {
-    NodeManagerCommand::CreateLease {
-        spec: spec(),
-        mode,
-        unsettled_since: Some(since),
-    }
+    NodeManagerCommand::CreateLease { spec: spec(), mode, unsettled_since: Some(since) }
 }
 
 pub(crate) fn start_again(
@@ -202,15 +179,11 @@ pub(crate) fn destroy(lease: LeaseFacts) -> NodeManagerCommand {
 }
 
 pub(crate) fn cancel(session: u64) -> NodeManagerCommand {
-    NodeManagerCommand::CancelBootstrap {
-        session: BootstrapSessionId(session),
-    }
+    NodeManagerCommand::CancelBootstrap { session: BootstrapSessionId(session) }
 }
 
 pub(crate) fn conclude(session: Option<u64>) -> NodeManagerCommand {
-    NodeManagerCommand::BootstrapConvergenceObserved {
-        session: session.map(BootstrapSessionId),
-    }
+    NodeManagerCommand::BootstrapConvergenceObserved { session: session.map(BootstrapSessionId) }
 }
 
 /// A lease no world ever made.
@@ -237,11 +210,7 @@ pub(crate) fn show(observation: &NodeObservation) -> String {
 fn show_outcome(outcome: &OperationOutcome) -> String {
     match outcome {
         OperationOutcome::LeaseCreated { lease, connection } => {
-            let connected = if connection.is_some() {
-                ", connected"
-            } else {
-                ""
-            };
+            let connected = if connection.is_some() { ", connected" } else { "" };
             format!("created {}{connected}", lease.lease_id)
         }
         OperationOutcome::BootstrapStarted { session } => format!("started {session}"),

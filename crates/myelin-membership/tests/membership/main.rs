@@ -52,10 +52,7 @@ fn options() -> Options {
 
 /// Options under which silence is noticed after 600 ms.
 fn quick() -> Options {
-    Options {
-        timing: Timing::heartbeat_every(Duration::from_millis(200)),
-        ..options()
-    }
+    Options { timing: Timing::heartbeat_every(Duration::from_millis(200)), ..options() }
 }
 
 struct World {
@@ -71,12 +68,7 @@ impl World {
         let (listener, handle) = Listener::bind(options, sender).await.unwrap();
         let shutdown = CancellationToken::new();
         let running = AbortOnDropHandle::new(tokio::spawn(listener.run(shutdown.clone())));
-        Self {
-            handle,
-            told,
-            shutdown,
-            running,
-        }
+        Self { handle, told, shutdown, running }
     }
 
     async fn peer(&self) -> Peer {
@@ -85,20 +77,14 @@ impl World {
     }
 
     async fn event(&mut self) -> NodeEvent {
-        soon("an observation", self.told.recv())
-            .await
-            .unwrap()
-            .event
+        soon("an observation", self.told.recv()).await.unwrap().event
     }
 
     async fn joined(&mut self, agent: u8, attempt: u64) -> Peer {
         let mut peer = self.peer().await;
         peer.send(&join(agent, attempt)).await;
         let answer = peer.answer().await;
-        assert!(
-            matches!(answer, ControllerMessage::Welcome { .. }),
-            "{answer:?}"
-        );
+        assert!(matches!(answer, ControllerMessage::Welcome { .. }), "{answer:?}");
         assert!(matches!(self.event().await, NodeEvent::Joined { .. }));
         peer
     }
@@ -209,9 +195,7 @@ async fn a_retired_attempt_is_disconnected_and_refused() {
 async fn an_expected_agent_that_never_comes_is_silent_since_our_start() {
     let start = SystemTime::now();
     let mut world = World::new(quick()).await;
-    world
-        .handle
-        .expect(&key(1), &AgentKey::new([1; 16]).swactor());
+    world.handle.expect(&key(1), &AgentKey::new([1; 16]).swactor());
     let NodeEvent::Silent { last_contact, .. } = world.event().await else {
         panic!("nobody came");
     };
@@ -259,28 +243,16 @@ async fn nonsense_is_answered_closed_and_counted_while_others_go_on() {
     let huge = vec![b'x'; 4 * MAX_AGENT_LINE];
     let cases: [(&[u8], &str); 7] = [
         (b"GET / HTTP/1.1\r\n\r\n", "line is not JSON"),
-        (
-            b"\x16\x03\x01\x02\x00\x01\xff\n",
-            "line holds a NUL byte at 4",
-        ),
+        (b"\x16\x03\x01\x02\x00\x01\xff\n", "line holds a NUL byte at 4"),
         (b"\xff\xfe\n", "line is not UTF-8 from byte 0 on"),
         (&huge, "line is longer than 16384 bytes"),
-        (
-            b"{\"heartbeat\":{\"sequence\":1}}\n",
-            "the first line must be a join",
-        ),
-        (
-            b"{\"join\":{\"version\":1,\"root\":true}}\n",
-            "line is no message: unknown field `root`",
-        ),
+        (b"{\"heartbeat\":{\"sequence\":1}}\n", "the first line must be a join"),
+        (b"{\"join\":{\"version\":1,\"root\":true}}\n", "line is no message: unknown field `root`"),
         (b"{}\n", "line is not JSON"),
     ];
     for (bytes, words) in cases {
         let message = malformed(&world, bytes).await;
-        assert!(
-            message.starts_with(words),
-            "{message:?} does not start with {words:?}"
-        );
+        assert!(message.starts_with(words), "{message:?} does not start with {words:?}");
     }
     assert_eq!(world.handle.counters().malformed, 7);
     peer.heartbeat(1).await;
@@ -292,10 +264,7 @@ async fn a_slot_that_is_no_id_is_malformed() {
     let mut text = String::from_utf8(encode(&join(1, 1))).unwrap();
     text = text.replace("worker-0", "../worker-0");
     let message = malformed(&world, text.as_bytes()).await;
-    assert_eq!(
-        message,
-        "node may hold only a-z, 0-9 and inner '-', not '.'"
-    );
+    assert_eq!(message, "node may hold only a-z, 0-9 and inner '-', not '.'");
 }
 
 #[tokio::test]
@@ -308,21 +277,14 @@ async fn a_wrong_token_and_a_later_version_are_refused() {
     peer.raw(text.as_bytes()).await;
     assert_eq!(peer.refusal().await, RefusedReason::BadToken {});
     let mut peer = world.peer().await;
-    peer.raw(b"{\"join\":{\"version\":9,\"proof\":\"?\"}}\n")
-        .await;
-    assert_eq!(
-        peer.refusal().await,
-        RefusedReason::Version { supported: 1 }
-    );
+    peer.raw(b"{\"join\":{\"version\":9,\"proof\":\"?\"}}\n").await;
+    assert_eq!(peer.refusal().await, RefusedReason::Version { supported: 1 });
     assert_eq!(world.handle.counters().refused, 2);
 }
 
 #[tokio::test]
 async fn a_peer_that_says_nothing_or_drips_bytes_is_late() {
-    let options = Options {
-        join_deadline: Duration::from_millis(300),
-        ..options()
-    };
+    let options = Options { join_deadline: Duration::from_millis(300), ..options() };
     let world = World::new(options).await;
     let mut half_open = world.peer().await;
     let mut dripping = world.peer().await;
@@ -337,19 +299,13 @@ async fn a_peer_that_says_nothing_or_drips_bytes_is_late() {
         dripping.refusal().await
     };
     let (silent, dripped) = tokio::join!(half_open.refusal(), dripped);
-    assert_eq!(
-        (silent, dripped),
-        (RefusedReason::Late {}, RefusedReason::Late {})
-    );
+    assert_eq!((silent, dripped), (RefusedReason::Late {}, RefusedReason::Late {}));
     assert_eq!(world.handle.counters().late, 2);
 }
 
 #[tokio::test]
 async fn too_many_peers_without_a_join_are_sent_away_and_room_is_made_again() {
-    let options = Options {
-        max_unjoined: 2,
-        ..options()
-    };
+    let options = Options { max_unjoined: 2, ..options() };
     let mut world = World::new(options).await;
     let held = [world.peer().await, world.peer().await];
     let settled = async {
@@ -374,10 +330,7 @@ async fn too_many_peers_without_a_join_are_sent_away_and_room_is_made_again() {
 
 #[tokio::test]
 async fn more_connections_than_allowed_are_sent_away() {
-    let options = Options {
-        max_connections: 1,
-        ..options()
-    };
+    let options = Options { max_connections: 1, ..options() };
     let mut world = World::new(options).await;
     let mut first = world.joined(1, 1).await;
     let mut second = world.peer().await;
@@ -387,24 +340,15 @@ async fn more_connections_than_allowed_are_sent_away() {
 
 #[tokio::test]
 async fn a_joined_peer_that_joins_again_or_stalls_is_closed() {
-    let options = Options {
-        read_deadline: Duration::from_millis(300),
-        ..options()
-    };
+    let options = Options { read_deadline: Duration::from_millis(300), ..options() };
     let mut world = World::new(options).await;
     let mut peer = world.joined(1, 1).await;
     peer.send(&join(1, 1)).await;
-    assert!(matches!(
-        peer.refusal().await,
-        RefusedReason::Malformed { .. }
-    ));
+    assert!(matches!(peer.refusal().await, RefusedReason::Malformed { .. }));
     assert!(matches!(world.event().await, NodeEvent::Silent { .. }));
     let mut stalled = world.peer().await;
     stalled.send(&join(1, 1)).await;
-    assert!(matches!(
-        stalled.answer().await,
-        ControllerMessage::Welcome { .. }
-    ));
+    assert!(matches!(stalled.answer().await, ControllerMessage::Welcome { .. }));
     assert_eq!(stalled.refusal().await, RefusedReason::Late {});
 }
 
@@ -431,10 +375,7 @@ async fn an_address_that_becomes_free_is_taken() {
     let world = World::new(options()).await;
     let address = world.handle.address();
     let (sender, _told) = unbounded_channel();
-    let options = Options {
-        bind_patience: PATIENCE,
-        ..Options::new(address, secret())
-    };
+    let options = Options { bind_patience: PATIENCE, ..Options::new(address, secret()) };
     let (bound, ()) = tokio::join!(Listener::bind(options, sender), async {
         world.shutdown.cancel();
     });

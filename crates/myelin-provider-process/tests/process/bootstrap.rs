@@ -21,10 +21,7 @@ fn directory(world: &World, start: &StartRequest) -> PathBuf {
 #[tokio::test]
 async fn an_agent_joins_and_goes_on_after_the_bootstrap_is_concluded() {
     let mut world = World::new().await;
-    let boot = BootSpec {
-        verify_commands: vec!["echo checked".into()],
-        ..BootSpec::default()
-    };
+    let boot = BootSpec { verify_commands: vec!["echo checked".into()], ..BootSpec::default() };
     let (start, session) = world.start(boot).await;
     world.joined().await;
     let line = world.reports.line("agent: joined as worker-0").await;
@@ -42,27 +39,14 @@ async fn an_agent_joins_and_goes_on_after_the_bootstrap_is_concluded() {
         Converged,
     ];
     assert_eq!(world.reports.stages(), stages);
-    let numbers: Vec<u64> = world
-        .reports
-        .numbered()
-        .keys()
-        .map(|(_, number)| *number)
-        .collect();
+    let numbers: Vec<u64> = world.reports.numbered().keys().map(|(_, number)| *number).collect();
     assert_eq!(numbers, [1, 2, 3, 4, 5, 6, 7]);
     assert_eq!(running_on(&start.lease).len(), 1);
     assert_eq!(world.session(&start).await, None);
-    assert_eq!(
-        world.provider.start(&start).await.unwrap(),
-        session,
-        "it has its agent"
-    );
+    assert_eq!(world.provider.start(&start).await.unwrap(), session, "it has its agent");
     world.provider.destroy(&start.lease).await.unwrap();
     assert!(matches!(world.event().await, NodeEvent::Silent { .. }));
-    assert_eq!(
-        world.reports.stages(),
-        stages,
-        "the end of an agent that has joined is no failure"
-    );
+    assert_eq!(world.reports.stages(), stages, "the end of an agent that has joined is no failure");
 }
 
 #[tokio::test]
@@ -97,35 +81,22 @@ async fn failure(boot: BootSpec, stage: BootstrapStage) -> String {
     assert_eq!(world.session(&start).await, None);
     world.provider.cancel(session).await.unwrap();
     assert_eq!(running_on(&start.lease), Vec::<i32>::new());
-    assert!(
-        !world.reports.stages().contains(&Cancelled),
-        "it had failed already"
-    );
+    assert!(!world.reports.stages().contains(&Cancelled), "it had failed already");
     message
 }
 
 #[tokio::test]
 async fn a_failed_bootstrap_says_what_failed_and_how() {
-    let verify = verifying(&[
-        "true",
-        "echo first >&2; echo disk is full >&2; exit 7",
-        "touch never",
-    ]);
+    let verify =
+        verifying(&["true", "echo first >&2; echo disk is full >&2; exit 7", "touch never"]);
     assert_eq!(
         failure(verify, BootCheckFailed).await,
         "`echo first >&2; echo disk is full >&2; exit 7` exited with status 7: disk is full"
     );
     let killed = failure(verifying(&["kill -9 $$"]), BootCheckFailed).await;
     assert_eq!(killed, "`kill -9 $$` was ended by signal 9");
-    let exited = failure(
-        starting("echo no route to host >&2; exit 3"),
-        SwactorJoinFailed,
-    )
-    .await;
-    assert_eq!(
-        exited,
-        "agent exited with status 3 before it joined: no route to host"
-    );
+    let exited = failure(starting("echo no route to host >&2; exit 3"), SwactorJoinFailed).await;
+    assert_eq!(exited, "agent exited with status 3 before it joined: no route to host");
     let daemon = failure(starting("sleep 0.3 & exit 0"), SwactorJoinFailed).await;
     assert_eq!(daemon, "agent exited with status 0 before it joined");
 }
@@ -138,10 +109,7 @@ async fn an_agent_that_cannot_be_started_is_a_start_failure() {
     fs::create_dir(directory(&world, &start).join("stdout.1.log")).unwrap();
     world.provider.start(&start).await.unwrap();
     let message = world.reports.stage(StartFailed).await;
-    assert_eq!(
-        message,
-        "cannot start the agent: Is a directory (os error 21)"
-    );
+    assert_eq!(message, "cannot start the agent: Is a directory (os error 21)");
 }
 
 #[tokio::test]
@@ -176,10 +144,7 @@ async fn a_bootstrap_can_be_cancelled_while_it_verifies() {
     assert_eq!(world.reports.stages().last(), Some(&Cancelled));
     world.provider.cancel(session).await.unwrap();
     let again = world.provider.start(&start).await.unwrap();
-    assert_ne!(
-        again, session,
-        "what is over is not started again under its id"
-    );
+    assert_ne!(again, session, "what is over is not started again under its id");
     world.provider.destroy(&start.lease).await.unwrap();
     assert_eq!(running_on(&start.lease), Vec::<i32>::new());
 }
@@ -202,16 +167,9 @@ async fn a_restart_takes_up_a_session_whose_agent_runs() {
     assert_eq!(world.reports.line("before").await.sequence, 1);
     world.reports.stage(WaitingForSwactorJoin).await;
     let repeated = world.reports.numbered();
-    assert!(
-        repeated
-            .iter()
-            .all(|(number, stage)| numbered[number] == *stage)
-    );
+    assert!(repeated.iter().all(|(number, stage)| numbered[number] == *stage));
     signal(before[0], Signal::KILL);
-    assert_eq!(
-        world.reports.stage(SwactorJoinFailed).await,
-        "agent ended before it joined: ready"
-    );
+    assert_eq!(world.reports.stage(SwactorJoinFailed).await, "agent ended before it joined: ready");
 }
 
 #[tokio::test]
@@ -229,11 +187,7 @@ async fn a_restart_verifies_again_what_was_interrupted() {
     world.joined().await;
     let runs = fs::read_to_string(directory(&world, &start).join("runs")).unwrap();
     assert_eq!(runs, "run\nrun\n");
-    assert_eq!(
-        running_on(&start.lease).len(),
-        1,
-        "the interrupted command is gone"
-    );
+    assert_eq!(running_on(&start.lease).len(), 1, "the interrupted command is gone");
     world.provider.conclude(session).await.unwrap();
 }
 
@@ -258,27 +212,17 @@ async fn the_token_is_in_a_private_file_and_nowhere_else() {
     let token = secret().token(&start.key).expose();
     let path = directory(&world, &start).join("join.json");
     assert!(fs::read_to_string(&path).unwrap().contains(&token));
-    assert_eq!(
-        fs::metadata(&path).unwrap().permissions().mode() & 0o777,
-        0o600
-    );
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     for pid in running_on(&start.lease) {
         for file in ["cmdline", "environ"] {
             let bytes = fs::read(format!("/proc/{pid}/{file}")).unwrap();
-            assert!(
-                !String::from_utf8_lossy(&bytes).contains(&token),
-                "{file} shows the token"
-            );
+            assert!(!String::from_utf8_lossy(&bytes).contains(&token), "{file} shows the token");
         }
     }
     for entry in fs::read_dir(directory(&world, &start)).unwrap() {
         let path = entry.unwrap().path();
         if path.is_file() && !path.ends_with("join.json") {
-            assert!(
-                !fs::read_to_string(&path).unwrap().contains(&token),
-                "{}",
-                path.display()
-            );
+            assert!(!fs::read_to_string(&path).unwrap().contains(&token), "{}", path.display());
         }
     }
     let reported = format!("{:?}", world.reports);
@@ -295,25 +239,11 @@ async fn commands_see_a_clean_environment_and_their_arguments() {
     let (start, _) = world.start(boot).await;
     world.reports.line("GREETING=hello").await;
     world.reports.line("[a b][$HOME]").await;
-    let lines: Vec<String> = world
-        .reports
-        .lines()
-        .into_iter()
-        .map(|line| line.text)
-        .collect();
-    assert!(
-        lines.contains(&format!("MYELIN_LEASE={}", start.key)),
-        "{lines:?}"
-    );
-    let join_file = directory(&world, &start)
-        .canonicalize()
-        .unwrap()
-        .join("join.json");
+    let lines: Vec<String> = world.reports.lines().into_iter().map(|line| line.text).collect();
+    assert!(lines.contains(&format!("MYELIN_LEASE={}", start.key)), "{lines:?}");
+    let join_file = directory(&world, &start).canonicalize().unwrap().join("join.json");
     assert!(lines.contains(&format!("MYELIN_JOIN_FILE={}", join_file.display())));
-    assert!(
-        !lines.iter().any(|line| line.starts_with("CARGO")),
-        "{lines:?}"
-    );
+    assert!(!lines.iter().any(|line| line.starts_with("CARGO")), "{lines:?}");
 }
 
 #[tokio::test]
@@ -327,17 +257,10 @@ async fn output_is_numbered_cut_and_followed_from_files_that_appear_later() {
     let line = world.reports.line("from a file").await;
     assert_eq!((line.stream, line.sequence), (OutputStream::Stderr, 1));
     let cut = world.reports.line("xxx").await;
-    assert!(
-        cut.text.ends_with("x…") && cut.text.len() <= 4096,
-        "{}",
-        cut.text.len()
-    );
+    assert!(cut.text.ends_with("x…") && cut.text.len() <= 4096, "{}", cut.text.len());
     assert_eq!(world.reports.line("caf").await.text, "caf\u{fffd}");
     let log = world.provider.read_log(&start.key, 1).await.unwrap();
-    let log: Vec<_> = log
-        .iter()
-        .map(|line| (line.sequence, line.text.as_str()))
-        .collect();
+    let log: Vec<_> = log.iter().map(|line| (line.sequence, line.text.as_str())).collect();
     assert_eq!(log, [(2, "caf\u{fffd}"), (1, "from a file")]);
 }
 
@@ -357,10 +280,7 @@ async fn a_token_by_reference_is_read_or_refused_by_name() {
             SecretRef::Env("MYELIN_NO_SUCH".into()),
             "join token env:MYELIN_NO_SUCH environment variable not found",
         ),
-        (
-            SecretRef::File(file.clone()),
-            "must be 64 lower-case hexadecimal digits",
-        ),
+        (SecretRef::File(file.clone()), "must be 64 lower-case hexadecimal digits"),
         (
             SecretRef::File("/nonexistent".into()),
             "cannot be read: No such file or directory (os error 2)",
@@ -372,10 +292,7 @@ async fn a_token_by_reference_is_read_or_refused_by_name() {
         let error = world.provider.start(&start).await.unwrap_err();
         assert_eq!(error.class, ErrorClass::Permanent);
         assert!(error.message.ends_with(words), "{error}");
-        assert!(
-            !error.message.contains("not a token"),
-            "what was read is not shown"
-        );
+        assert!(!error.message.contains("not a token"), "what was read is not shown");
     }
     fs::write(&file, format!("{}\n", "0f".repeat(32))).unwrap();
     let request = request(world.cluster, 9, reference(SecretRef::File(file)));

@@ -44,9 +44,5 @@ async fn the_process_provider_conforms() {
     let report = conformance::run(&Harness(Arc::clone(&world.provider))).await;
     let report = report.unwrap_or_else(|failure| panic!("{failure}"));
     assert_eq!(report.skipped, ["oldest_of_two_leases_comes_first"]);
-    assert_eq!(
-        fs::read_dir(world.root()).unwrap().count(),
-        0,
-        "nothing is left"
-    );
+    assert_eq!(fs::read_dir(world.root()).unwrap().count(), 0, "nothing is left");
 }

@@ -21,23 +21,13 @@ use crate::world::{
 
 fn with_image(world: &World, image: &str) -> CreateRequest {
     let mut template = template(BootSpec::default());
-    template.shape = DesiredNodeShape {
-        image: image.into(),
-        ..DesiredNodeShape::default()
-    };
+    template.shape = DesiredNodeShape { image: image.into(), ..DesiredNodeShape::default() };
     request(world.cluster, 1, template)
 }
 
 fn with_mount(world: &World, source: &Path, target: &str) -> CreateRequest {
-    let mount = Mount {
-        source: source.into(),
-        target: target.into(),
-        read_only: false,
-    };
-    let boot = BootSpec {
-        mounts: vec![mount],
-        ..BootSpec::default()
-    };
+    let mount = Mount { source: source.into(), target: target.into(), read_only: false };
+    let boot = BootSpec { mounts: vec![mount], ..BootSpec::default() };
     world.request(1, boot)
 }
 
@@ -55,25 +45,15 @@ async fn an_image_is_a_label_or_a_directory_that_exists() {
     let cases = [
         ("/nonexistent/x", "image /nonexistent/x does not exist"),
         ("/dev/null", "image /dev/null is no directory"),
-        (
-            "../x",
-            "image \"../x\" is neither a name nor an absolute path",
-        ),
-        (
-            "a b",
-            "image \"a b\" is neither a name nor an absolute path",
-        ),
+        ("../x", "image \"../x\" is neither a name nor an absolute path"),
+        ("a b", "image \"a b\" is neither a name nor an absolute path"),
         ("/", "image / holds the leases"),
     ];
     for (image, words) in cases {
         assert_eq!(refused(&world, &with_image(&world, image)).await, words);
     }
     for image in ["", "debian:13", "registry.example/team/app:1.2"] {
-        let made = world
-            .provider
-            .create(&with_image(&world, image))
-            .await
-            .unwrap();
+        let made = world.provider.create(&with_image(&world, image)).await.unwrap();
         world.provider.destroy(&made.lease).await.unwrap();
     }
 }
@@ -86,18 +66,11 @@ async fn an_image_directory_is_copied_and_survives_its_lease() {
     fs::write(image.join("bin/run"), "#!/bin/sh\n").unwrap();
     fs::set_permissions(image.join("bin/run"), fs::Permissions::from_mode(0o750)).unwrap();
     symlink("bin/run", image.join("link")).unwrap();
-    let made = world
-        .provider
-        .create(&with_image(&world, image.to_str().unwrap()))
-        .await
-        .unwrap();
+    let made = world.provider.create(&with_image(&world, image.to_str().unwrap())).await.unwrap();
     let lease = world.root().join(made.lease.destroy_handle.as_str());
     let mode = |path: &str| fs::metadata(lease.join(path)).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode("rootfs/bin/run"), 0o750);
-    assert_eq!(
-        fs::read_link(lease.join("rootfs/link")).unwrap(),
-        Path::new("bin/run")
-    );
+    assert_eq!(fs::read_link(lease.join("rootfs/link")).unwrap(), Path::new("bin/run"));
     assert_eq!((mode("."), mode("lease.json")), (0o700, 0o600));
     world.provider.destroy(&made.lease).await.unwrap();
     assert!(image.join("bin/run").exists());
@@ -118,41 +91,22 @@ async fn a_mount_is_a_link_that_stays_in_the_lease() {
         ("stdout.1.log", "mount target stdout.1.log is reserved"),
     ];
     for (target, words) in cases {
-        assert_eq!(
-            refused(&world, &with_mount(&world, &source, target)).await,
-            words
-        );
+        assert_eq!(refused(&world, &with_mount(&world, &source, target)).await, words);
     }
     let missing = with_mount(&world, Path::new("/nonexistent/x"), "x");
-    assert_eq!(
-        refused(&world, &missing).await,
-        "mount source /nonexistent/x does not exist"
-    );
-    let made = world
-        .provider
-        .create(&with_mount(&world, &source, "/var/data"))
-        .await
-        .unwrap();
+    assert_eq!(refused(&world, &missing).await, "mount source /nonexistent/x does not exist");
+    let made = world.provider.create(&with_mount(&world, &source, "/var/data")).await.unwrap();
     let lease = world.root().join(made.lease.destroy_handle.as_str());
-    assert_eq!(
-        fs::read_to_string(lease.join("var/data/kept")).unwrap(),
-        "kept"
-    );
+    assert_eq!(fs::read_to_string(lease.join("var/data/kept")).unwrap(), "kept");
     world.provider.destroy(&made.lease).await.unwrap();
-    assert!(
-        source.join("kept").exists(),
-        "what a mount leads to is not the lease's"
-    );
+    assert!(source.join("kept").exists(), "what a mount leads to is not the lease's");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_creates_of_one_attempt_make_one_lease() {
     let world = World::new().await;
-    let other = provider(
-        world.directory.path(),
-        world.handle.address(),
-        Arc::clone(&world.reports),
-    );
+    let other =
+        provider(world.directory.path(), world.handle.address(), Arc::clone(&world.reports));
     let providers = [Arc::clone(&world.provider), Arc::new(other)];
     let request = world.request(1, BootSpec::default());
     let creates = (0..32).map(|n| {
@@ -172,24 +126,14 @@ async fn concurrent_creates_of_one_attempt_make_one_lease() {
 async fn clusters_that_share_a_root_are_strangers() {
     let world = World::new().await;
     let stranger = request(new_cluster(), 1, template(BootSpec::default()));
-    let ours = world
-        .provider
-        .create(&world.request(1, BootSpec::default()))
-        .await
-        .unwrap();
+    let ours = world.provider.create(&world.request(1, BootSpec::default())).await.unwrap();
     let theirs = world.provider.create(&stranger).await.unwrap();
     let list = async |cluster| {
         let found = world.provider.list(cluster).await.unwrap();
-        found
-            .into_iter()
-            .map(|found| found.lease)
-            .collect::<Vec<_>>()
+        found.into_iter().map(|found| found.lease).collect::<Vec<_>>()
     };
     assert_eq!(list(world.cluster).await, slice::from_ref(&ours.lease));
-    assert_eq!(
-        list(stranger.key.cluster).await,
-        slice::from_ref(&theirs.lease)
-    );
+    assert_eq!(list(stranger.key.cluster).await, slice::from_ref(&theirs.lease));
     world.provider.destroy(&ours.lease).await.unwrap();
     assert_eq!(list(stranger.key.cluster).await, [theirs.lease]);
 }
@@ -199,37 +143,22 @@ async fn a_lease_of_another_template_is_not_adopted() {
     let world = World::new().await;
     let made = world.request(1, BootSpec::default());
     world.provider.create(&made).await.unwrap();
-    let error = world
-        .provider
-        .create(&world.request(1, starting("x")))
-        .await
-        .unwrap_err();
+    let error = world.provider.create(&world.request(1, starting("x"))).await.unwrap_err();
     assert_eq!(error.class, ErrorClass::Permanent);
-    assert!(
-        error.message.contains("was made from another template"),
-        "{error}"
-    );
+    assert!(error.message.contains("was made from another template"), "{error}");
 }
 
 #[tokio::test]
 async fn what_is_no_lease_is_skipped_counted_and_never_destroyed() {
     let world = World::new().await;
-    let made = world
-        .provider
-        .create(&world.request(1, BootSpec::default()))
-        .await
-        .unwrap();
+    let made = world.provider.create(&world.request(1, BootSpec::default())).await.unwrap();
     let root = world.root();
     let name = made.lease.destroy_handle.as_str();
     let imposter = name.replace(".1", ".2");
     for directory in ["somebody-elses", &imposter] {
         fs::create_dir(root.join(directory)).unwrap();
     }
-    fs::copy(
-        root.join(name).join("lease.json"),
-        root.join(&imposter).join("lease.json"),
-    )
-    .unwrap();
+    fs::copy(root.join(name).join("lease.json"), root.join(&imposter).join("lease.json")).unwrap();
     fs::write(root.join("file"), "").unwrap();
     let listed = world.provider.list(world.cluster).await.unwrap();
     assert_eq!((listed.len(), world.provider.n_foreign()), (1, 3));
@@ -245,11 +174,7 @@ async fn what_is_no_lease_is_skipped_counted_and_never_destroyed() {
 #[tokio::test]
 async fn a_handle_that_leads_out_of_the_root_is_refused() {
     let world = World::new().await;
-    let made = world
-        .provider
-        .create(&world.request(1, BootSpec::default()))
-        .await
-        .unwrap();
+    let made = world.provider.create(&world.request(1, BootSpec::default())).await.unwrap();
     for handle in ["", ".", "..", "../leases", "/etc", "a/b", ".gone-1"] {
         let mut facts = made.lease.clone();
         facts.destroy_handle = handle.into();
@@ -269,48 +194,31 @@ async fn destroying_ends_children_whose_leader_is_dead_and_those_without_environ
     let running = until_running(&start.lease, 4).await;
     let leader = *running.iter().min().unwrap();
     let children = fs::read_to_string(format!("/proc/{leader}/task/{leader}/children")).unwrap();
-    let children: Vec<i32> = children
-        .split_whitespace()
-        .map(|pid| pid.parse().unwrap())
-        .collect();
-    assert_eq!(
-        children.len(),
-        4,
-        "{children:?} of {leader} among {running:?}"
-    );
+    let children: Vec<i32> = children.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+    assert_eq!(children.len(), 4, "{children:?} of {leader} among {running:?}");
     world.provider.destroy(&start.lease).await.unwrap();
     assert_eq!(running_on(&start.lease), Vec::<i32>::new());
     for pid in children {
-        assert!(
-            !Path::new(&format!("/proc/{pid}")).exists() || is_zombie(pid),
-            "{pid} runs"
-        );
+        assert!(!Path::new(&format!("/proc/{pid}")).exists() || is_zombie(pid), "{pid} runs");
     }
 }
 
 fn is_zombie(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit(')')
-        .next()
-        .is_some_and(|rest| rest.starts_with(" Z"))
+    stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" Z"))
 }
 
 #[tokio::test]
 async fn destroying_finds_what_a_dead_leader_left_also_after_a_restart() {
     let mut world = World::new().await;
-    let (start, _) = world
-        .start(starting("sleep 605 & setsid sleep 606 & wait"))
-        .await;
+    let (start, _) = world.start(starting("sleep 605 & setsid sleep 606 & wait")).await;
     let running = until_running(&start.lease, 3).await;
     signal(*running.iter().min().unwrap(), Signal::KILL);
     until_running(&start.lease, 2).await;
     world.restart();
     world.provider.destroy(&start.lease).await.unwrap();
     assert_eq!(running_on(&start.lease), Vec::<i32>::new());
-    assert_eq!(
-        world.provider.presence(&start.lease).await.unwrap(),
-        Presence::Absent
-    );
+    assert_eq!(world.provider.presence(&start.lease).await.unwrap(), Presence::Absent);
     world.provider.destroy(&start.lease).await.unwrap();
 }
 
@@ -358,11 +266,7 @@ async fn the_identity_is_the_same_for_a_root_however_it_is_written() {
     symlink(world.directory.path(), &link).unwrap();
     let other = provider(&link, world.handle.address(), Arc::clone(&world.reports));
     let elsewhere = tempfile::tempdir().unwrap();
-    let third = provider(
-        elsewhere.path(),
-        world.handle.address(),
-        Arc::clone(&world.reports),
-    );
+    let third = provider(elsewhere.path(), world.handle.address(), Arc::clone(&world.reports));
     let identity = world.provider.identity().await.unwrap();
     assert_eq!(other.identity().await.unwrap(), identity);
     assert_ne!(third.identity().await.unwrap(), identity);

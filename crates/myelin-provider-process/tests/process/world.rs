@@ -52,11 +52,7 @@ pub(crate) fn agent_command() -> Vec<OsString> {
     let test = std::env::current_exe().unwrap();
     let built = test.parent().and_then(Path::parent).unwrap();
     let agent = built.join("examples/process-agent");
-    assert!(
-        agent.exists(),
-        "{} is built by `cargo test`",
-        agent.display()
-    );
+    assert!(agent.exists(), "{} is built by `cargo test`", agent.display());
     vec![agent.into()]
 }
 
@@ -64,11 +60,7 @@ pub(crate) fn agent_command() -> Vec<OsString> {
 pub(crate) fn new_cluster() -> ClusterUid {
     static N_MADE: AtomicU64 = AtomicU64::new(0);
     let number = N_MADE.fetch_add(1, Ordering::Relaxed);
-    let seed = format!(
-        "{} {number} {:?}",
-        std::process::id(),
-        std::time::SystemTime::now()
-    );
+    let seed = format!("{} {number} {:?}", std::process::id(), std::time::SystemTime::now());
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&blake3::hash(seed.as_bytes()).as_bytes()[..16]);
     ClusterUid(bytes)
@@ -88,15 +80,9 @@ pub(crate) struct Reports {
 impl BootstrapSink for Reports {
     fn report(&self, _: &AttemptKey, session: BootstrapSessionId, update: BootstrapUpdate) {
         match update {
-            BootstrapUpdate::Stage {
-                sequence,
-                stage,
-                message,
-            } => self
-                .stages
-                .lock()
-                .unwrap()
-                .push((session, sequence, stage, message)),
+            BootstrapUpdate::Stage { sequence, stage, message } => {
+                self.stages.lock().unwrap().push((session, sequence, stage, message))
+            }
             BootstrapUpdate::Output(line) => self.lines.lock().unwrap().push(line),
         }
         self.changed.notify_waiters();
@@ -105,12 +91,7 @@ impl BootstrapSink for Reports {
 
 impl Reports {
     pub(crate) fn stages(&self) -> Vec<BootstrapStage> {
-        self.stages
-            .lock()
-            .unwrap()
-            .iter()
-            .map(|report| report.2)
-            .collect()
+        self.stages.lock().unwrap().iter().map(|report| report.2).collect()
     }
 
     /// Returns sequence numbers and stages, which must not repeat with another meaning.
@@ -119,10 +100,7 @@ impl Reports {
         let mut numbered = BTreeMap::new();
         for (session, sequence, stage, _) in stages.iter() {
             let before = numbered.insert((*session, *sequence), *stage);
-            assert!(
-                before.is_none_or(|before| before == *stage),
-                "{sequence} means one stage"
-            );
+            assert!(before.is_none_or(|before| before == *stage), "{sequence} means one stage");
         }
         numbered
     }
@@ -158,11 +136,7 @@ impl Reports {
     }
 
     pub(crate) async fn line(&self, words: &str) -> OutputLine {
-        let look = || {
-            self.lines()
-                .into_iter()
-                .find(|line| line.text.contains(words))
-        };
+        let look = || self.lines().into_iter().find(|line| line.text.contains(words));
         self.until(words, look).await
     }
 }
@@ -232,10 +206,7 @@ impl World {
         let made = self.provider.create(request).await.unwrap();
         StartRequest {
             key: request.key.clone(),
-            operation: OperationId {
-                attempt: request.key.attempt,
-                sequence: 1,
-            },
+            operation: OperationId { attempt: request.key.attempt, sequence: 1 },
             spec: request.spec.clone(),
             lease: made.lease,
             connection: made.connection.unwrap(),
@@ -249,10 +220,7 @@ impl World {
     }
 
     pub(crate) async fn event(&mut self) -> NodeEvent {
-        soon("an observation", self.told.recv())
-            .await
-            .unwrap()
-            .event
+        soon("an observation", self.told.recv()).await.unwrap().event
     }
 
     pub(crate) async fn joined(&mut self) {
@@ -283,10 +251,7 @@ pub(crate) fn provider(
     address: SocketAddr,
     reports: Arc<Reports>,
 ) -> ProcessProvider {
-    let join = JoinSource {
-        address: address.to_string(),
-        secret: secret(),
-    };
+    let join = JoinSource { address: address.to_string(), secret: secret() };
     let options = Options {
         grace: Duration::from_millis(500),
         verify_deadline: Duration::from_secs(10),
@@ -320,10 +285,7 @@ pub(crate) fn request(cluster: ClusterUid, attempt: u64, template: NodeTemplate)
 
 /// Returns a start command instead of the agent.
 pub(crate) fn starting(command: &str) -> BootSpec {
-    BootSpec {
-        start_swactor_command: Some(command.into()),
-        ..BootSpec::default()
-    }
+    BootSpec { start_swactor_command: Some(command.into()), ..BootSpec::default() }
 }
 
 /// Returns a boot with verify commands, which never gets to its agent.
@@ -340,9 +302,7 @@ pub(crate) fn marked(mark: &str) -> Vec<i32> {
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let is_marked = |pid: &i32| {
         let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environ
-            .split(|&byte| byte == 0)
-            .any(|entry| entry.starts_with(mark.as_bytes()))
+        environ.split(|&byte| byte == 0).any(|entry| entry.starts_with(mark.as_bytes()))
     };
     pids.filter(is_marked).collect()
 }

@@ -20,10 +20,7 @@ pub(crate) fn at(seconds: u64) -> SystemTime {
 }
 
 pub(crate) fn policy() -> RetryPolicy {
-    RetryPolicy {
-        jitter_percent: 0,
-        ..RetryPolicy::default()
-    }
+    RetryPolicy { jitter_percent: 0, ..RetryPolicy::default() }
 }
 
 pub(crate) fn session() -> BootstrapSessionId {
@@ -53,11 +50,7 @@ pub(crate) fn node(stage: NodeStage) -> ManagedNode {
     let spec = expand_node_group(&group).next().unwrap();
     let mut node = ManagedNode::new(NodeAttemptId(3), spec);
     let over = stage >= NodeStage::Failed;
-    let way = if over {
-        NodeStage::BootstrapRunning
-    } else {
-        stage
-    };
+    let way = if over { NodeStage::BootstrapRunning } else { stage };
     go(&mut node, way);
     if over {
         fold(&mut node, NodeEvent::LeaseGone);
@@ -94,10 +87,8 @@ fn go(node: &mut ManagedNode, stage: NodeStage) {
     }
     if stage >= NodeStage::SwactorJoined {
         record.bootstrap_by = None;
-        record.swactor = Some(Box::new(SwactorFacts {
-            swactor_id: "agent".into(),
-            joined_at: at(460),
-        }));
+        record.swactor =
+            Some(Box::new(SwactorFacts { swactor_id: "agent".into(), joined_at: at(460) }));
     }
     if stage >= NodeStage::HandedOff {
         node.active_bootstrap = None;
@@ -109,10 +100,7 @@ fn go(node: &mut ManagedNode, stage: NodeStage) {
 }
 
 pub(crate) fn operation() -> OperationId {
-    OperationId {
-        attempt: NodeAttemptId(3),
-        sequence: 5,
-    }
+    OperationId { attempt: NodeAttemptId(3), sequence: 5 }
 }
 
 /// Returns the node with an effect under way.
@@ -133,10 +121,7 @@ pub(crate) fn deleting(mut node: ManagedNode) -> ManagedNode {
 }
 
 pub(crate) fn failure(class: ErrorClass) -> OperationOutcome {
-    OperationOutcome::Failed(OperationError {
-        class,
-        message: "it broke".into(),
-    })
+    OperationOutcome::Failed(OperationError { class, message: "it broke".into() })
 }
 
 pub(crate) fn finished(outcome: OperationOutcome) -> NodeEvent {
@@ -158,19 +143,12 @@ pub(crate) fn changes(before: &ManagedNode, after: &ManagedNode) -> String {
     let (before, after) = (facts(before), facts(after));
     let differ = before.lines().zip(after.lines()).filter(|(l, r)| l != r);
     let differ: Vec<_> = differ.map(|(_, after)| after.to_owned()).collect();
-    if differ.is_empty() {
-        "nothing".into()
-    } else {
-        differ.join(", ")
-    }
+    if differ.is_empty() { "nothing".into() } else { differ.join(", ") }
 }
 
 fn time(time: Option<SystemTime>) -> String {
     let since = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap();
-    time.map_or_else(
-        || "-".into(),
-        |time| format!("@{}", since(time).as_secs_f64()),
-    )
+    time.map_or_else(|| "-".into(), |time| format!("@{}", since(time).as_secs_f64()))
 }
 
 /// One fact a line.
@@ -188,39 +166,22 @@ fn facts(node: &ManagedNode) -> String {
         format!("ready {}", on(node.is_ready())),
         format!(
             "pending {:?}",
-            node.pending
-                .as_deref()
-                .map(|pending| (pending.kind, pending.expired))
+            node.pending.as_deref().map(|pending| (pending.kind, pending.expired))
         ),
-        format!(
-            "pending until {}",
-            time(node.pending.as_deref().map(|pending| pending.deadline))
-        ),
+        format!("pending until {}", time(node.pending.as_deref().map(|pending| pending.deadline))),
         format!("next effect number {}", node.next_operation_sequence),
         format!("lease {}", on(record.lease.is_some())),
         format!("connection {}", on(record.connection.is_some())),
-        format!(
-            "session {:?}",
-            node.active_bootstrap.map(|session| session.0)
-        ),
+        format!("session {:?}", node.active_bootstrap.map(|session| session.0)),
         format!(
             "bootstrap {:?}",
             bootstrap.map(|facts| (facts.session.0, facts.stage, facts.last_sequence))
         ),
-        format!(
-            "agent {:?}",
-            record
-                .swactor
-                .as_deref()
-                .map(|facts| facts.swactor_id.as_str())
-        ),
+        format!("agent {:?}", record.swactor.as_deref().map(|facts| facts.swactor_id.as_str())),
         format!("handed off {}", on(record.handed_off)),
         format!("ready since {}", time(record.ready_since)),
         format!("lost at {}", time(silence.map(|silence| silence.lost_at))),
-        format!(
-            "lost for good {}",
-            time(silence.map(|silence| silence.deadline))
-        ),
+        format!("lost for good {}", time(silence.map(|silence| silence.deadline))),
         format!("ready by {}", time(record.ready_by)),
         format!("joined by {}", time(record.bootstrap_by)),
         format!("failed at {}", time(record.failed_at)),
@@ -240,10 +201,7 @@ fn facts(node: &ManagedNode) -> String {
         format!("replace requested {}", on(node.replace_requested)),
         format!("keep released {}", on(node.keep_released)),
         format!("quarantine {}", on(node.quarantine.is_some())),
-        format!(
-            "refused {:?}",
-            node.refused.as_deref().map(|refusal| &refusal.message)
-        ),
+        format!("refused {:?}", node.refused.as_deref().map(|refusal| &refusal.message)),
     ]
     .join("\n")
 }

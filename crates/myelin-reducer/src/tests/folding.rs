@@ -36,10 +36,7 @@ fn looking_up() -> ManagedNode {
 }
 
 fn starting() -> ManagedNode {
-    pending(
-        node(NodeStage::EndpointKnown),
-        OperationKind::StartBootstrap,
-    )
+    pending(node(NodeStage::EndpointKnown), OperationKind::StartBootstrap)
 }
 
 fn handing_off() -> ManagedNode {
@@ -65,71 +62,30 @@ fn ambiguous(mut node: ManagedNode, kind: OperationKind) -> ManagedNode {
 
 #[test]
 fn results_that_worked_are_folded_as_the_table_says() {
-    let created = |connection| OperationOutcome::LeaseCreated {
-        lease: lease(),
-        connection,
-    };
+    let created = |connection| OperationOutcome::LeaseCreated { lease: lease(), connection };
     let started = || OperationOutcome::BootstrapStarted { session: session() };
     let ambiguous_create = ambiguous(creating(), OperationKind::CreateLease);
-    let lost_start = ambiguous(
-        deleting(node(NodeStage::EndpointKnown)),
-        OperationKind::StartBootstrap,
-    );
+    let lost_start =
+        ambiguous(deleting(node(NodeStage::EndpointKnown)), OperationKind::StartBootstrap);
     let lost_start = pending(lost_start, OperationKind::StartBootstrap);
     let rows = [
         check("lease", &creating(), finished(created(None))),
-        check(
-            "lease with endpoint",
-            &creating(),
-            finished(created(Some(connection()))),
-        ),
+        check("lease with endpoint", &creating(), finished(created(Some(connection())))),
         check("adopted lease", &ambiguous_create, finished(created(None))),
-        check(
-            "lease of a deleted node",
-            &deleting(creating()),
-            finished(created(None)),
-        ),
+        check("lease of a deleted node", &deleting(creating()), finished(created(None))),
         check(
             "no lease",
             &deleting(ambiguous_create.clone()),
             finished(OperationOutcome::LeaseAbsent),
         ),
-        check(
-            "endpoint",
-            &looking_up(),
-            finished(OperationOutcome::EndpointFound(connection())),
-        ),
-        check(
-            "endpoint not ready",
-            &looking_up(),
-            finished(OperationOutcome::EndpointNotReady),
-        ),
+        check("endpoint", &looking_up(), finished(OperationOutcome::EndpointFound(connection()))),
+        check("endpoint not ready", &looking_up(), finished(OperationOutcome::EndpointNotReady)),
         check("bootstrap started", &starting(), finished(started())),
-        check(
-            "bootstrap of a deleted node",
-            &deleting(starting()),
-            finished(started()),
-        ),
-        check(
-            "no bootstrap",
-            &lost_start,
-            finished(OperationOutcome::BootstrapAbsent),
-        ),
-        check(
-            "handed off",
-            &handing_off(),
-            finished(OperationOutcome::ConvergenceRecorded),
-        ),
-        check(
-            "cancelled",
-            &cancelling(),
-            finished(OperationOutcome::BootstrapCancelled),
-        ),
-        check(
-            "destroyed",
-            &destroying(),
-            finished(OperationOutcome::LeaseDestroyed),
-        ),
+        check("bootstrap of a deleted node", &deleting(starting()), finished(started())),
+        check("no bootstrap", &lost_start, finished(OperationOutcome::BootstrapAbsent)),
+        check("handed off", &handing_off(), finished(OperationOutcome::ConvergenceRecorded)),
+        check("cancelled", &cancelling(), finished(OperationOutcome::BootstrapCancelled)),
+        check("destroyed", &destroying(), finished(OperationOutcome::LeaseDestroyed)),
     ];
     insta::assert_snapshot!(rows.concat());
 }
@@ -144,14 +100,7 @@ fn failures_are_classified_by_effect_as_the_table_says() {
         ErrorClass::Ambiguous,
         ErrorClass::AlreadyAbsent,
     ];
-    let nodes = [
-        creating(),
-        looking_up(),
-        starting(),
-        handing_off(),
-        cancelling(),
-        destroying(),
-    ];
+    let nodes = [creating(), looking_up(), starting(), handing_off(), cancelling(), destroying()];
     let mut rows = String::new();
     for before in &nodes {
         let kind = before.pending.as_deref().unwrap().kind;
@@ -166,12 +115,7 @@ fn failures_are_classified_by_effect_as_the_table_says() {
 #[test]
 fn a_start_that_fails_after_the_join_delays_and_ends_nothing() {
     let mut joined = starting();
-    fold(
-        &mut joined,
-        NodeEvent::Joined {
-            swactor: "agent".into(),
-        },
-    );
+    fold(&mut joined, NodeEvent::Joined { swactor: "agent".into() });
     let mut ready = joined.clone();
     ready.record.handed_off = true;
     ready.record.stage = NodeStage::Dormant;
@@ -199,27 +143,14 @@ fn the_last_cancel_that_may_fail_closes_our_side() {
 #[test]
 fn an_answer_to_another_question_is_a_failure() {
     let rows = [
-        check(
-            "create",
-            &creating(),
-            finished(OperationOutcome::LeaseDestroyed),
-        ),
-        check(
-            "destroy",
-            &destroying(),
-            finished(OperationOutcome::LeaseAbsent),
-        ),
+        check("create", &creating(), finished(OperationOutcome::LeaseDestroyed)),
+        check("destroy", &destroying(), finished(OperationOutcome::LeaseAbsent)),
     ];
     insta::assert_snapshot!(rows.concat());
 }
 
 fn bootstrap(sequence: u64, stage: BootstrapStage) -> NodeEvent {
-    NodeEvent::Bootstrap {
-        session: session(),
-        sequence,
-        stage,
-        message: None,
-    }
+    NodeEvent::Bootstrap { session: session(), sequence, stage, message: None }
 }
 
 #[test]
@@ -233,22 +164,14 @@ fn reports_of_a_bootstrap_are_folded_in_their_order() {
     };
     let mut rows = vec![
         check("next", &running, bootstrap(5, BootstrapStage::BootChecking)),
-        check(
-            "again",
-            &running,
-            bootstrap(4, BootstrapStage::BootChecking),
-        ),
+        check("again", &running, bootstrap(4, BootstrapStage::BootChecking)),
         check("of another session", &running, other),
         check(
             "before the reply to the start",
             &starting(),
             bootstrap(1, BootstrapStage::SshConnecting),
         ),
-        check(
-            "without a number",
-            &starting(),
-            bootstrap(0, BootstrapStage::SshConnecting),
-        ),
+        check("without a number", &starting(), bootstrap(0, BootstrapStage::SshConnecting)),
         check(
             "of no session",
             &node(NodeStage::EndpointKnown),
@@ -264,21 +187,11 @@ fn reports_of_a_bootstrap_are_folded_in_their_order() {
             &node(NodeStage::SwactorJoined),
             bootstrap(5, BootstrapStage::StreamError),
         ),
-        check(
-            "failed while deleted",
-            &cancelling(),
-            bootstrap(5, BootstrapStage::Closed),
-        ),
+        check("failed while deleted", &cancelling(), bootstrap(5, BootstrapStage::Closed)),
     ];
-    for stage in BootstrapStage::ALL
-        .into_iter()
-        .filter(|&stage| stage >= BootstrapStage::Converged)
+    for stage in BootstrapStage::ALL.into_iter().filter(|&stage| stage >= BootstrapStage::Converged)
     {
-        rows.push(check(
-            &format!("{stage:?} before the join"),
-            &running,
-            bootstrap(5, stage),
-        ));
+        rows.push(check(&format!("{stage:?} before the join"), &running, bootstrap(5, stage)));
     }
     insta::assert_snapshot!(rows.concat());
 }
@@ -287,46 +200,21 @@ fn reports_of_a_bootstrap_are_folded_in_their_order() {
 fn agents_join_fall_silent_and_are_heard() {
     let swactor = || "agent".into();
     let joined = NodeEvent::Joined { swactor: swactor() };
-    let silent = |last| NodeEvent::Silent {
-        swactor: swactor(),
-        last_contact: at(last),
-    };
+    let silent = |last| NodeEvent::Silent { swactor: swactor(), last_contact: at(last) };
     let contact = || NodeEvent::Contact { swactor: swactor() };
-    let stranger = NodeEvent::Contact {
-        swactor: "stranger".into(),
-    };
+    let stranger = NodeEvent::Contact { swactor: "stranger".into() };
     let mut quiet = node(NodeStage::Dormant);
     fold(&mut quiet, silent(990));
     let rows = [
         check("joined", &node(NodeStage::BootstrapRunning), joined.clone()),
-        check(
-            "joined before the lease is known",
-            &creating(),
-            joined.clone(),
-        ),
+        check("joined before the lease is known", &creating(), joined.clone()),
         check("joined again", &node(NodeStage::Dormant), joined.clone()),
-        check(
-            "joined after the failure",
-            &node(NodeStage::Failed),
-            joined.clone(),
-        ),
+        check("joined after the failure", &node(NodeStage::Failed), joined.clone()),
         check("joined while deleted", &cancelling(), joined),
         check("silent", &node(NodeStage::Dormant), silent(990)),
-        check(
-            "silent before it was ready",
-            &node(NodeStage::SwactorJoined),
-            silent(990),
-        ),
-        check(
-            "silent before the join",
-            &node(NodeStage::BootstrapRunning),
-            silent(990),
-        ),
-        check(
-            "silent since the future",
-            &node(NodeStage::Dormant),
-            silent(2000),
-        ),
+        check("silent before it was ready", &node(NodeStage::SwactorJoined), silent(990)),
+        check("silent before the join", &node(NodeStage::BootstrapRunning), silent(990)),
+        check("silent since the future", &node(NodeStage::Dormant), silent(2000)),
         check("silent still", &quiet, silent(995)),
         check("heard", &quiet, contact()),
         check("heard as ever", &node(NodeStage::Dormant), contact()),
@@ -348,32 +236,12 @@ fn deadlines_of_the_record_end_attempts() {
     let passed = || NodeEvent::DeadlinePassed;
     let rows = [
         check("nothing due", &node(NodeStage::BootstrapRunning), passed()),
-        check(
-            "endpoint never found",
-            &due(node(NodeStage::LeaseCreated)),
-            passed(),
-        ),
-        check(
-            "join never settled",
-            &due(node(NodeStage::SwactorJoined)),
-            passed(),
-        ),
-        check(
-            "no join",
-            &late(node(NodeStage::BootstrapRunning)),
-            passed(),
-        ),
+        check("endpoint never found", &due(node(NodeStage::LeaseCreated)), passed()),
+        check("join never settled", &due(node(NodeStage::SwactorJoined)), passed()),
+        check("no join", &late(node(NodeStage::BootstrapRunning)), passed()),
         check("while deleted", &late(cancelling()), passed()),
-        check(
-            "lease gone",
-            &node(NodeStage::Dormant),
-            NodeEvent::LeaseGone,
-        ),
-        check(
-            "lease gone before there was one",
-            &creating(),
-            NodeEvent::LeaseGone,
-        ),
+        check("lease gone", &node(NodeStage::Dormant), NodeEvent::LeaseGone),
+        check("lease gone before there was one", &creating(), NodeEvent::LeaseGone),
     ];
     insta::assert_snapshot!(rows.concat());
 }
@@ -381,20 +249,14 @@ fn deadlines_of_the_record_end_attempts() {
 #[test]
 fn the_tenth_ended_attempt_quarantines_the_slot() {
     let mut before = node(NodeStage::BootstrapRunning);
-    (
-        before.retry.ended_attempts,
-        before.retry.consecutive_failures,
-    ) = (9, 9);
+    (before.retry.ended_attempts, before.retry.consecutive_failures) = (9, 9);
     insta::assert_snapshot!(check("tenth", &before, NodeEvent::LeaseGone));
 }
 
 #[test]
 fn a_node_that_was_ready_for_long_starts_its_count_anew() {
     let mut before = node(NodeStage::Dormant);
-    (
-        before.retry.ended_attempts,
-        before.retry.consecutive_failures,
-    ) = (4, 6);
+    (before.retry.ended_attempts, before.retry.consecutive_failures) = (4, 6);
     let young = check("ready for a while", &before, NodeEvent::LeaseGone);
     before.record.ready_since = Some(at(400));
     let old = check("ready for ten minutes", &before, NodeEvent::LeaseGone);
@@ -409,49 +271,22 @@ fn operators_are_obeyed() {
         node
     };
     let mut quarantined = node(NodeStage::BootstrapRunning);
-    (
-        quarantined.retry.ended_attempts,
-        quarantined.retry.consecutive_failures,
-    ) = (9, 9);
+    (quarantined.retry.ended_attempts, quarantined.retry.consecutive_failures) = (9, 9);
     fold(&mut quarantined, NodeEvent::LeaseGone);
     let ask = NodeEvent::Operator;
     let rows = [
-        check(
-            "retry of a refused node",
-            &refused,
-            ask(OperatorRequest::Retry),
-        ),
-        check(
-            "retry of a quarantined node",
-            &quarantined,
-            ask(OperatorRequest::Retry),
-        ),
+        check("retry of a refused node", &refused, ask(OperatorRequest::Retry)),
+        check("retry of a quarantined node", &quarantined, ask(OperatorRequest::Retry)),
         check(
             "retry of a destroyed node",
             &node(NodeStage::Destroyed),
             ask(OperatorRequest::Retry),
         ),
-        check(
-            "retry of a ready node",
-            &node(NodeStage::Dormant),
-            ask(OperatorRequest::Retry),
-        ),
-        check(
-            "replace",
-            &node(NodeStage::Dormant),
-            ask(OperatorRequest::Replace),
-        ),
-        check(
-            "replace of a failed node",
-            &node(NodeStage::Failed),
-            ask(OperatorRequest::Replace),
-        ),
+        check("retry of a ready node", &node(NodeStage::Dormant), ask(OperatorRequest::Retry)),
+        check("replace", &node(NodeStage::Dormant), ask(OperatorRequest::Replace)),
+        check("replace of a failed node", &node(NodeStage::Failed), ask(OperatorRequest::Replace)),
         check("abandon", &destroying(), ask(OperatorRequest::Abandon)),
-        check(
-            "abandon of a ready node",
-            &node(NodeStage::Dormant),
-            ask(OperatorRequest::Abandon),
-        ),
+        check("abandon of a ready node", &node(NodeStage::Dormant), ask(OperatorRequest::Abandon)),
         check(
             "abandon of a destroyed node",
             &node(NodeStage::Destroyed),
@@ -471,12 +306,8 @@ fn deletion_is_irrevocable_whatever_is_observed() {
         &policy(),
     );
     for event in [
-        NodeEvent::Joined {
-            swactor: "agent".into(),
-        },
-        NodeEvent::Contact {
-            swactor: "agent".into(),
-        },
+        NodeEvent::Joined { swactor: "agent".into() },
+        NodeEvent::Contact { swactor: "agent".into() },
         NodeEvent::Operator(OperatorRequest::Retry),
     ] {
         let mut after = before.clone();

@@ -26,14 +26,8 @@ fn outcomes() -> Vec<OperationOutcome> {
         ErrorClass::AlreadyAbsent,
     ];
     let mut outcomes = vec![
-        OperationOutcome::LeaseCreated {
-            lease: lease(),
-            connection: None,
-        },
-        OperationOutcome::LeaseCreated {
-            lease: lease(),
-            connection: Some(connection()),
-        },
+        OperationOutcome::LeaseCreated { lease: lease(), connection: None },
+        OperationOutcome::LeaseCreated { lease: lease(), connection: Some(connection()) },
         OperationOutcome::LeaseAbsent,
         OperationOutcome::EndpointFound(connection()),
         OperationOutcome::EndpointNotReady,
@@ -61,23 +55,12 @@ fn events() -> Vec<NodeEvent> {
     }
     for swactor in ["agent", "stranger"] {
         events.extend([
-            NodeEvent::Joined {
-                swactor: swactor.into(),
-            },
-            NodeEvent::Contact {
-                swactor: swactor.into(),
-            },
-            NodeEvent::Silent {
-                swactor: swactor.into(),
-                last_contact: at(990),
-            },
+            NodeEvent::Joined { swactor: swactor.into() },
+            NodeEvent::Contact { swactor: swactor.into() },
+            NodeEvent::Silent { swactor: swactor.into(), last_contact: at(990) },
         ]);
     }
-    let requests = [
-        OperatorRequest::Retry,
-        OperatorRequest::Replace,
-        OperatorRequest::Abandon,
-    ];
+    let requests = [OperatorRequest::Retry, OperatorRequest::Replace, OperatorRequest::Abandon];
     events.extend(requests.map(NodeEvent::Operator));
     events.extend([NodeEvent::LeaseGone, NodeEvent::DeadlinePassed]);
     events
@@ -108,29 +91,12 @@ fn holds(node: &ManagedNode) {
     assert_eq!(node.is_ready(), record.ready_since.is_some(), "{node:#?}");
     let deleting = node.intent == NodeIntent::Deleting;
     assert_eq!(deleting, node.delete_cause.is_some(), "{node:#?}");
-    assert_eq!(
-        record.failed_at.is_some(),
-        record.failed_reason.is_some(),
-        "{node:#?}"
-    );
-    assert!(
-        record.stage != NodeStage::Failed || record.failed_at.is_some(),
-        "{node:#?}"
-    );
+    assert_eq!(record.failed_at.is_some(), record.failed_reason.is_some(), "{node:#?}");
+    assert!(record.stage != NodeStage::Failed || record.failed_at.is_some(), "{node:#?}");
     let retry = &node.retry;
-    assert_eq!(
-        retry.ambiguous_operation.is_some(),
-        retry.ambiguous_since.is_some(),
-        "{node:#?}"
-    );
-    assert!(
-        !node.is_ready() || !node.recovering && !node.repairing,
-        "{node:#?}"
-    );
-    assert!(
-        record.silence.is_none() || !deleting && record.stage.has_joined(),
-        "{node:#?}"
-    );
+    assert_eq!(retry.ambiguous_operation.is_some(), retry.ambiguous_since.is_some(), "{node:#?}");
+    assert!(!node.is_ready() || !node.recovering && !node.repairing, "{node:#?}");
+    assert!(record.silence.is_none() || !deleting && record.stage.has_joined(), "{node:#?}");
 }
 
 #[test]
@@ -140,10 +106,7 @@ fn every_observation_is_accepted_in_every_stage() {
             let mut after = before.clone();
             let folded = fold(&mut after, event.clone());
             holds(&after);
-            assert!(
-                after.record.stage >= before.record.stage,
-                "{event:?} of {before:#?}"
-            );
+            assert!(after.record.stage >= before.record.stage, "{event:?} of {before:#?}");
             assert!(before.intent == after.intent || after.intent == NodeIntent::Deleting);
             assert_eq!(after.record.desired, before.record.desired);
             if folded != Folded::Applied {
@@ -178,15 +141,9 @@ fn a_result_of_another_effect_changes_nothing() {
         for outcome in outcomes() {
             for sequence in [4, 6] {
                 let mut after = before.clone();
-                let operation = OperationId {
-                    sequence,
-                    ..operation()
-                };
+                let operation = OperationId { sequence, ..operation() };
                 let outcome = outcome.clone();
-                let folded = fold(
-                    &mut after,
-                    NodeEvent::OperationFinished { operation, outcome },
-                );
+                let folded = fold(&mut after, NodeEvent::OperationFinished { operation, outcome });
                 assert_eq!(folded, Folded::Ignored(Ignored::NotPending));
                 assert_eq!(after, before);
             }
@@ -201,10 +158,7 @@ fn a_result_is_folded_once() {
             let mut once = before.clone();
             fold(&mut once, finished(outcome.clone()));
             let mut twice = once.clone();
-            assert_eq!(
-                fold(&mut twice, finished(outcome)),
-                Folded::Ignored(Ignored::NotPending)
-            );
+            assert_eq!(fold(&mut twice, finished(outcome)), Folded::Ignored(Ignored::NotPending));
             assert_eq!(once, twice);
         }
     }
@@ -218,30 +172,22 @@ fn any_policy() -> impl Strategy<Value = RetryPolicy> {
             (0..10_000_u64).prop_map(Duration::from_secs)
         ]
     };
-    (
-        duration(),
-        any::<u32>(),
-        duration(),
-        any::<u32>(),
-        duration(),
-        0..3_u32,
+    (duration(), any::<u32>(), duration(), any::<u32>(), duration(), 0..3_u32).prop_map(
+        |(initial_delay, factor, max_delay, jitter_percent, other, limit)| RetryPolicy {
+            initial_delay,
+            factor,
+            max_delay,
+            jitter_percent,
+            ready_timeout: other,
+            stable_after: other,
+            lost_after: other,
+            operation_timeout: other,
+            endpoint_probe_interval: other,
+            max_consecutive_failures: limit,
+            max_cancel_failures: limit,
+            ..RetryPolicy::default()
+        },
     )
-        .prop_map(
-            |(initial_delay, factor, max_delay, jitter_percent, other, limit)| RetryPolicy {
-                initial_delay,
-                factor,
-                max_delay,
-                jitter_percent,
-                ready_timeout: other,
-                stable_after: other,
-                lost_after: other,
-                operation_timeout: other,
-                endpoint_probe_interval: other,
-                max_consecutive_failures: limit,
-                max_cancel_failures: limit,
-                ..RetryPolicy::default()
-            },
-        )
 }
 
 proptest! {

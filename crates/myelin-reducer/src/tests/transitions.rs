@@ -83,29 +83,14 @@ fn a_restart_keeps_what_the_slot_has_been_through() {
 fn an_effect_is_recorded_with_its_deadline_before_it_is_submitted() {
     let record = |kind| {
         move |node: &mut ManagedNode| {
-            let id = OperationId {
-                attempt: node.attempt,
-                sequence: node.next_operation_sequence,
-            };
+            let id = OperationId { attempt: node.attempt, sequence: node.next_operation_sequence };
             transition::record_dispatch(node, id, kind, at(1000), &policy());
         }
     };
     let rows = [
-        check(
-            "create",
-            &node(NodeStage::New),
-            record(OperationKind::CreateLease),
-        ),
-        check(
-            "start",
-            &node(NodeStage::EndpointKnown),
-            record(OperationKind::StartBootstrap),
-        ),
-        check(
-            "destroy",
-            &node(NodeStage::Failed),
-            record(OperationKind::DestroyLease),
-        ),
+        check("create", &node(NodeStage::New), record(OperationKind::CreateLease)),
+        check("start", &node(NodeStage::EndpointKnown), record(OperationKind::StartBootstrap)),
+        check("destroy", &node(NodeStage::Failed), record(OperationKind::DestroyLease)),
     ];
     insta::assert_snapshot!(rows.concat());
 }
@@ -113,45 +98,31 @@ fn an_effect_is_recorded_with_its_deadline_before_it_is_submitted() {
 #[test]
 fn an_expired_effect_gets_a_short_deadline_for_its_answer() {
     let mut before = pending(node(NodeStage::LeaseCreated), OperationKind::LookupEndpoint);
-    assert_eq!(
-        transition::expire_pending(&mut before.clone(), at(1119), &policy()),
-        None
-    );
+    assert_eq!(transition::expire_pending(&mut before.clone(), at(1119), &policy()), None);
     let row = check("time-out", &before, |node| {
         assert!(transition::expire_pending(node, at(1120), &policy()).is_some());
     });
     insta::assert_snapshot!(row);
     transition::expire_pending(&mut before, at(1120), &policy());
-    assert!(
-        transition::expire_pending(&mut before, at(1125), &policy()).is_some(),
-        "asked again"
-    );
+    assert!(transition::expire_pending(&mut before, at(1125), &policy()).is_some(), "asked again");
 }
 
 #[test]
 fn delays_double_up_to_their_cap() {
     let delays = (1..=8).map(|failures| backoff(&policy(), NodeAttemptId(1), failures).as_secs());
     assert_eq!(delays.collect::<Vec<_>>(), [1, 2, 4, 8, 16, 32, 60, 60]);
-    assert_eq!(
-        backoff(&policy(), NodeAttemptId(1), u32::MAX),
-        Duration::from_mins(1)
-    );
+    assert_eq!(backoff(&policy(), NodeAttemptId(1), u32::MAX), Duration::from_mins(1));
 }
 
 #[test]
 fn jitter_only_ever_lengthens_a_delay_and_differs_between_attempts() {
     let policy = RetryPolicy::default();
-    let delays: Vec<_> = (0..100)
-        .map(|attempt| backoff(&policy, NodeAttemptId(attempt), 3))
-        .collect();
+    let delays: Vec<_> =
+        (0..100).map(|attempt| backoff(&policy, NodeAttemptId(attempt), 3)).collect();
     let (least, most) = (Duration::from_secs(4), Duration::from_millis(4800));
     assert!(delays.iter().all(|delay| (least..=most).contains(delay)));
     let distinct: std::collections::BTreeSet<_> = delays.iter().collect();
-    assert!(
-        distinct.len() > 80,
-        "{} different delays of 100",
-        distinct.len()
-    );
+    assert!(distinct.len() > 80, "{} different delays of 100", distinct.len());
     assert_eq!(
         delays[7],
         backoff(&policy, NodeAttemptId(7), 3),

@@ -26,9 +26,7 @@ fn a_group_expands_by_index() {
 
 #[test]
 fn a_shape_expands_to_slots_in_order_of_their_ids() {
-    let expanded = shape([group("b", 2), group("a", 11), group("none", 0)])
-        .expand()
-        .unwrap();
+    let expanded = shape([group("b", 2), group("a", 11), group("none", 0)]).expand().unwrap();
     let ids: Vec<_> = expanded.keys().map(LogicalNodeId::as_str).collect();
     insta::assert_snapshot!(ids.join(" "), @"a-0 a-1 a-10 a-2 a-3 a-4 a-5 a-6 a-7 a-8 a-9 b-0 b-1");
     for (id, slot) in &expanded {
@@ -97,13 +95,7 @@ fn the_ceiling_is_the_callers() {
 
 #[test]
 fn slots_that_meet_are_reported_once_each() {
-    let slots = [
-        group("b", 2),
-        group("a", 3),
-        group("a", 1),
-        group("b", 2),
-        group("b", 1),
-    ];
+    let slots = [group("b", 2), group("a", 3), group("a", 1), group("b", 2), group("b", 1)];
     let slots = slots.iter().flat_map(expand_node_group);
     insta::assert_snapshot!(check_unique_slots(slots).unwrap_err(), @r#"groups expand to "a-0" twice; groups expand to "b-0" twice; groups expand to "b-1" twice"#);
 }
@@ -116,10 +108,7 @@ fn equality_of_slots_looks_at_content() {
     assert_eq!(slot(&group("a", 1)), slot(&other));
     other.shape.disk_gb = 1;
     assert_ne!(slot(&group("a", 1)), slot(&other));
-    let [first, second] = expand_node_group(&group("a", 2))
-        .collect::<Vec<_>>()
-        .try_into()
-        .unwrap();
+    let [first, second] = expand_node_group(&group("a", 2)).collect::<Vec<_>>().try_into().unwrap();
     assert!(first.same_template(&second));
     assert_ne!(first, second);
 }

@@ -73,15 +73,9 @@ fn ids_render_as_people_type_them() {
         attempt,
     };
     assert_eq!(key.to_string(), format!("{}.3.worker-2.7", "ab".repeat(16)));
-    let operation = OperationId {
-        attempt,
-        sequence: 4,
-    };
+    let operation = OperationId { attempt, sequence: 4 };
     assert_eq!(operation.to_string(), "7.4");
-    assert_eq!(
-        format!("{:<4}|{:?}", NodeGroupId::from("a"), NodeGroupId::from("a")),
-        "a   |\"a\""
-    );
+    assert_eq!(format!("{:<4}|{:?}", NodeGroupId::from("a"), NodeGroupId::from("a")), "a   |\"a\"");
 }
 
 #[test]
@@ -104,11 +98,7 @@ fn only_the_canonical_text_is_a_cluster_uid() {
     ];
     for text in wrong {
         let error = text.parse::<ClusterUid>().unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "a cluster uid is 32 hexadecimal digits",
-            "{text}"
-        );
+        assert_eq!(error.to_string(), "a cluster uid is 32 hexadecimal digits", "{text}");
     }
 }
 

@@ -118,17 +118,10 @@ fn limits_as_json() {
 #[test]
 fn groups_of_five_or_more_start_with_a_canary() {
     let policy = GroupPolicy::default();
-    for (count, expected) in [
-        (0, FirstNode::All),
-        (4, FirstNode::All),
-        (5, FirstNode::Canary),
-    ] {
+    for (count, expected) in [(0, FirstNode::All), (4, FirstNode::All), (5, FirstNode::Canary)] {
         assert_eq!(policy.first_node(count), expected, "{count}");
     }
-    let all = GroupPolicy {
-        first_node: Some(FirstNode::All),
-        ..policy
-    };
+    let all = GroupPolicy { first_node: Some(FirstNode::All), ..policy };
     assert_eq!(all.first_node(100), FirstNode::All);
 }
 

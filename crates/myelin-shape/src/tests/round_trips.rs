@@ -77,27 +77,16 @@ proptest! {
 fn a_group_needs_only_five_fields() {
     let text = r#"{"run_id": 1, "group_id": "a", "role": "a", "count": 2, "provider": "process"}"#;
     let group: RunNodeGroupSpec = serde_json::from_str(text).unwrap();
-    assert_eq!(
-        group,
-        RunNodeGroupSpec::new(crate::RunId(1), "a", 2, "process")
-    );
+    assert_eq!(group, RunNodeGroupSpec::new(crate::RunId(1), "a", 2, "process"));
 }
 
 #[test]
 fn a_misspelt_key_is_refused() {
     let shape = serde_json::from_str::<crate::DesiredNodeShape>(r#"{"imgae": "x"}"#).unwrap_err();
-    assert!(
-        shape.to_string().starts_with("unknown field `imgae`"),
-        "{shape}"
-    );
+    assert!(shape.to_string().starts_with("unknown field `imgae`"), "{shape}");
     let policy =
         serde_json::from_str::<crate::GroupPolicy>(r#"{"max_unavailble": 1}"#).unwrap_err();
-    assert!(
-        policy
-            .to_string()
-            .starts_with("unknown field `max_unavailble`"),
-        "{policy}"
-    );
+    assert!(policy.to_string().starts_with("unknown field `max_unavailble`"), "{policy}");
 }
 
 #[test]

@@ -52,10 +52,7 @@ pub(crate) fn run_id() -> impl Strategy<Value = RunId> {
 }
 
 pub(crate) fn limit() -> impl Strategy<Value = Limit> {
-    prop_oneof![
-        any::<u32>().prop_map(Limit::Count),
-        (0..=100_u8).prop_map(Limit::Percent),
-    ]
+    prop_oneof![any::<u32>().prop_map(Limit::Count), (0..=100_u8).prop_map(Limit::Percent),]
 }
 
 pub(crate) fn node_shape() -> impl Strategy<Value = DesiredNodeShape> {
@@ -98,21 +95,19 @@ pub(crate) fn boot() -> impl Strategy<Value = BootSpec> {
         (maybe(), texts(), maybe(), paths()),
         (paths(), map(), texts(), collection::vec(mount(), 0..3)),
     )
-        .prop_map(
-            |((ssh_user, verify_commands, start, stdout_sources), rest)| {
-                let (stderr_sources, env, args, mounts) = rest;
-                BootSpec {
-                    ssh_user,
-                    verify_commands,
-                    start_swactor_command: start,
-                    stdout_sources,
-                    stderr_sources,
-                    env,
-                    args,
-                    mounts,
-                }
-            },
-        )
+        .prop_map(|((ssh_user, verify_commands, start, stdout_sources), rest)| {
+            let (stderr_sources, env, args, mounts) = rest;
+            BootSpec {
+                ssh_user,
+                verify_commands,
+                start_swactor_command: start,
+                stdout_sources,
+                stderr_sources,
+                env,
+                args,
+                mounts,
+            }
+        })
 }
 
 pub(crate) fn secret_ref() -> impl Strategy<Value = SecretRef> {
@@ -125,10 +120,7 @@ pub(crate) fn secret_ref() -> impl Strategy<Value = SecretRef> {
 
 pub(crate) fn join_template() -> impl Strategy<Value = SwarmJoinTemplate> {
     (option::of(text()), secret_ref()).prop_map(|(orch_swactor_addr, join_token_ref)| {
-        SwarmJoinTemplate {
-            orch_swactor_addr,
-            join_token_ref,
-        }
+        SwarmJoinTemplate { orch_swactor_addr, join_token_ref }
     })
 }
 
@@ -196,25 +188,14 @@ pub(crate) fn slot() -> impl Strategy<Value = LogicalNodeSpec> {
 }
 
 pub(crate) fn cluster_shape() -> impl Strategy<Value = ClusterShape> {
-    (
-        run_id(),
-        any::<u64>(),
-        collection::vec(group(), 0..3),
-        run_policy(),
+    (run_id(), any::<u64>(), collection::vec(group(), 0..3), run_policy()).prop_map(
+        |(run_id, generation, groups, policy)| ClusterShape { run_id, generation, groups, policy },
     )
-        .prop_map(|(run_id, generation, groups, policy)| ClusterShape {
-            run_id,
-            generation,
-            groups,
-            policy,
-        })
 }
 
 pub(crate) fn operation_id() -> impl Strategy<Value = OperationId> {
-    any::<(u64, u64)>().prop_map(|(attempt, sequence)| OperationId {
-        attempt: NodeAttemptId(attempt),
-        sequence,
-    })
+    any::<(u64, u64)>()
+        .prop_map(|(attempt, sequence)| OperationId { attempt: NodeAttemptId(attempt), sequence })
 }
 
 pub(crate) fn attempt_key() -> impl Strategy<Value = AttemptKey> {

@@ -142,10 +142,9 @@ fn numbers_at_the_ends_of_their_ranges_pass() {
 fn more_nodes_than_the_ceiling_are_refused_once() {
     let of = |counts: &[u32]| {
         let groups = counts.iter().zip('a'..);
-        check(groups.map(|(count, id)| RunNodeGroupSpec {
-            count: *count,
-            ..group(&id.to_string())
-        }))
+        check(
+            groups.map(|(count, id)| RunNodeGroupSpec { count: *count, ..group(&id.to_string()) }),
+        )
     };
     assert_eq!(of(&[100]), "");
     assert_eq!(of(&[60, 40]), "");
@@ -204,11 +203,7 @@ fn paths_that_cannot_be_kept_are_refused() {
     let mut group = group("a");
     group.boot.stdout_sources = vec!["/fine".into(), broken()];
     group.boot.stderr_sources = vec![broken()];
-    group.boot.mounts = vec![Mount {
-        source: "/fine".into(),
-        target: broken(),
-        read_only: false,
-    }];
+    group.boot.mounts = vec![Mount { source: "/fine".into(), target: broken(), read_only: false }];
     group.swarm_join.join_token_ref = SecretRef::File(broken());
     insta::assert_snapshot!(check([group]), @r#"
     groups[0].boot: "/tmp/�" is not UTF-8

@@ -67,45 +67,30 @@ proptest! {
 #[test]
 fn a_policy_names_only_what_differs() {
     let policy: RetryPolicy = serde_json::from_str(r#"{"lost_after": "2m"}"#).unwrap();
-    let expected = RetryPolicy {
-        lost_after: std::time::Duration::from_mins(2),
-        ..RetryPolicy::default()
-    };
+    let expected =
+        RetryPolicy { lost_after: std::time::Duration::from_mins(2), ..RetryPolicy::default() };
     assert_eq!(policy, expected);
     let error = serde_json::from_str::<RetryPolicy>(r#"{"lost_afer": "2m"}"#).unwrap_err();
-    assert!(
-        error.to_string().starts_with("unknown field `lost_afer`"),
-        "{error}"
-    );
+    assert!(error.to_string().starts_with("unknown field `lost_afer`"), "{error}");
 }
 
 #[test]
 fn a_time_before_1970_is_an_error_and_no_panic() {
     let before = SystemTime::UNIX_EPOCH - std::time::Duration::from_secs(1);
-    let state = crate::RetryState {
-        restart_at: Some(before),
-        ..crate::RetryState::default()
-    };
+    let state = crate::RetryState { restart_at: Some(before), ..crate::RetryState::default() };
     assert!(serde_json::to_string(&state).is_err());
 }
 
 #[test]
 fn a_time_beyond_the_clock_is_an_error_and_no_panic() {
-    let text = format!(
-        r#"{{"secs_since_epoch": {}, "nanos_since_epoch": 0}}"#,
-        u64::MAX
-    );
+    let text = format!(r#"{{"secs_since_epoch": {}, "nanos_since_epoch": 0}}"#, u64::MAX);
     assert!(serde_json::from_str::<SystemTime>(&text).is_err());
 }
 
 /// Returns the names of a schema's fields.
 fn fields(schema: &schemars::Schema) -> String {
     let properties = schema.get("properties").unwrap().as_object().unwrap();
-    properties
-        .keys()
-        .map(String::as_str)
-        .collect::<Vec<_>>()
-        .join(" ")
+    properties.keys().map(String::as_str).collect::<Vec<_>>().join(" ")
 }
 
 #[test]

@@ -55,10 +55,8 @@ fn swactor_id() -> impl Strategy<Value = SwactorId> {
 }
 
 fn operation_id() -> impl Strategy<Value = OperationId> {
-    any::<(u64, u64)>().prop_map(|(attempt, sequence)| OperationId {
-        attempt: NodeAttemptId(attempt),
-        sequence,
-    })
+    any::<(u64, u64)>()
+        .prop_map(|(attempt, sequence)| OperationId { attempt: NodeAttemptId(attempt), sequence })
 }
 
 fn node_id() -> impl Strategy<Value = LogicalNodeId> {
@@ -113,13 +111,7 @@ fn secret_ref() -> impl Strategy<Value = SecretRef> {
 }
 
 pub(crate) fn connection() -> impl Strategy<Value = Connection> {
-    let ssh = (
-        text(),
-        any::<u16>(),
-        text(),
-        secret_ref(),
-        option::of(text()),
-    );
+    let ssh = (text(), any::<u16>(), text(), secret_ref(), option::of(text()));
     let ssh = ssh.prop_map(|(host, port, user, auth_ref, host_key)| SshEndpoint {
         host,
         port,
@@ -127,9 +119,7 @@ pub(crate) fn connection() -> impl Strategy<Value = Connection> {
         auth_ref,
         host_key,
     });
-    let exec = text().prop_map(|target| ExecEndpoint {
-        target: target.into(),
-    });
+    let exec = text().prop_map(|target| ExecEndpoint { target: target.into() });
     prop_oneof![
         ssh.prop_map(|endpoint| Connection::Ssh(Box::new(endpoint))),
         exec.prop_map(Connection::Exec),
@@ -142,21 +132,17 @@ fn bootstrap_stage() -> impl Strategy<Value = BootstrapStage> {
 
 fn bootstrap() -> impl Strategy<Value = BootstrapFacts> {
     let parts = (session(), bootstrap_stage(), any::<u64>(), time());
-    parts.prop_map(
-        |(session, stage, last_sequence, started_at)| BootstrapFacts {
-            session,
-            stage,
-            last_sequence,
-            started_at,
-        },
-    )
+    parts.prop_map(|(session, stage, last_sequence, started_at)| BootstrapFacts {
+        session,
+        stage,
+        last_sequence,
+        started_at,
+    })
 }
 
 fn swactor() -> impl Strategy<Value = SwactorFacts> {
-    (swactor_id(), time()).prop_map(|(swactor_id, joined_at)| SwactorFacts {
-        swactor_id,
-        joined_at,
-    })
+    (swactor_id(), time())
+        .prop_map(|(swactor_id, joined_at)| SwactorFacts { swactor_id, joined_at })
 }
 
 fn silence() -> impl Strategy<Value = Silence> {
@@ -165,18 +151,8 @@ fn silence() -> impl Strategy<Value = Silence> {
 
 pub(crate) fn record() -> impl Strategy<Value = NodeRecord> {
     (
-        (
-            slot(),
-            select(&NodeStage::ALL[..]),
-            option::of(lease()),
-            option::of(connection()),
-        ),
-        (
-            option::of(bootstrap()),
-            option::of(swactor()),
-            option::of(silence()),
-            any::<bool>(),
-        ),
+        (slot(), select(&NodeStage::ALL[..]), option::of(lease()), option::of(connection())),
+        (option::of(bootstrap()), option::of(swactor()), option::of(silence()), any::<bool>()),
         (maybe_time(), maybe_time(), maybe_time()),
         (option::of(message()), maybe_time(), maybe_time()),
     )
@@ -210,12 +186,7 @@ fn kind() -> impl Strategy<Value = OperationKind> {
 
 pub(crate) fn pending() -> impl Strategy<Value = PendingOperation> {
     let parts = (operation_id(), kind(), time(), any::<bool>());
-    parts.prop_map(|(id, kind, deadline, expired)| PendingOperation {
-        id,
-        kind,
-        deadline,
-        expired,
-    })
+    parts.prop_map(|(id, kind, deadline, expired)| PendingOperation { id, kind, deadline, expired })
 }
 
 pub(crate) fn retry_state() -> impl Strategy<Value = RetryState> {
@@ -224,18 +195,16 @@ pub(crate) fn retry_state() -> impl Strategy<Value = RetryState> {
         (maybe_time(), maybe_time(), option::of(message())),
         (option::of(kind()), maybe_time()),
     )
-        .prop_map(
-            |(counts, (next_effect_at, restart_at, last_error), ambiguous)| RetryState {
-                consecutive_failures: counts.0,
-                ended_attempts: counts.1,
-                failed_cancels: counts.2,
-                next_effect_at,
-                restart_at,
-                last_error,
-                ambiguous_operation: ambiguous.0,
-                ambiguous_since: ambiguous.1,
-            },
-        )
+        .prop_map(|(counts, (next_effect_at, restart_at, last_error), ambiguous)| RetryState {
+            consecutive_failures: counts.0,
+            ended_attempts: counts.1,
+            failed_cancels: counts.2,
+            next_effect_at,
+            restart_at,
+            last_error,
+            ambiguous_operation: ambiguous.0,
+            ambiguous_since: ambiguous.1,
+        })
 }
 
 pub(crate) fn retry_policy() -> impl Strategy<Value = RetryPolicy> {
@@ -290,53 +259,39 @@ pub(crate) fn node() -> impl Strategy<Value = ManagedNode> {
         (option::of(delete_cause()), any::<[bool; 5]>()),
         (option::of(quarantine()), option::of(refusal())),
     )
-        .prop_map(
-            |(start, effects, (delete_cause, flags), (quarantine, refused))| {
-                let (attempt, intent, record, active_bootstrap) = start;
-                let (pending, next_operation_sequence, retry) = effects;
-                let [
-                    recovering,
-                    repairing,
-                    spends_budget,
-                    replace_requested,
-                    keep_released,
-                ] = flags;
-                ManagedNode {
-                    attempt: NodeAttemptId(attempt),
-                    intent,
-                    record,
-                    active_bootstrap,
-                    pending: pending.map(Box::new),
-                    next_operation_sequence,
-                    retry,
-                    delete_cause,
-                    recovering,
-                    repairing,
-                    spends_budget,
-                    replace_requested,
-                    keep_released,
-                    quarantine: quarantine.map(Box::new),
-                    refused: refused.map(Box::new),
-                }
-            },
-        )
+        .prop_map(|(start, effects, (delete_cause, flags), (quarantine, refused))| {
+            let (attempt, intent, record, active_bootstrap) = start;
+            let (pending, next_operation_sequence, retry) = effects;
+            let [recovering, repairing, spends_budget, replace_requested, keep_released] = flags;
+            ManagedNode {
+                attempt: NodeAttemptId(attempt),
+                intent,
+                record,
+                active_bootstrap,
+                pending: pending.map(Box::new),
+                next_operation_sequence,
+                retry,
+                delete_cause,
+                recovering,
+                repairing,
+                spends_budget,
+                replace_requested,
+                keep_released,
+                quarantine: quarantine.map(Box::new),
+                refused: refused.map(Box::new),
+            }
+        })
 }
 
 fn brake() -> impl Strategy<Value = BrakeRecord> {
-    any::<bool>().prop_map(|silent_machine_ended| BrakeRecord {
-        silent_machine_ended,
-    })
+    any::<bool>().prop_map(|silent_machine_ended| BrakeRecord { silent_machine_ended })
 }
 
 fn group_record() -> impl Strategy<Value = GroupRecord> {
     let canary = (node_id(), template()).prop_map(|(node, template)| Canary { node, template });
     let proven = collection::vec(template(), 0..=GroupRecord::MOST_PROVEN);
     let parts = (proven, option::of(canary), brake());
-    parts.prop_map(|(proven, canary, brake)| GroupRecord {
-        proven,
-        canary,
-        brake,
-    })
+    parts.prop_map(|(proven, canary, brake)| GroupRecord { proven, canary, brake })
 }
 
 pub(crate) fn cluster() -> impl Strategy<Value = ClusterState> {
@@ -348,18 +303,9 @@ pub(crate) fn cluster() -> impl Strategy<Value = ClusterState> {
     )
         .prop_map(
             |((observed_generation, next_attempt_id), nodes, groups, (brake, paused))| {
-                let groups: BTreeMap<_, _> = groups
-                    .into_iter()
-                    .map(|(id, group)| (id.into(), group))
-                    .collect();
-                ClusterState {
-                    observed_generation,
-                    next_attempt_id,
-                    nodes,
-                    groups,
-                    brake,
-                    paused,
-                }
+                let groups: BTreeMap<_, _> =
+                    groups.into_iter().map(|(id, group)| (id.into(), group)).collect();
+                ClusterState { observed_generation, next_attempt_id, nodes, groups, brake, paused }
             },
         )
 }

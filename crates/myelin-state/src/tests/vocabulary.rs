@@ -30,19 +30,15 @@ fn table<T: std::fmt::Debug + Copy>(values: &[T], facts: Facts<'_, T>) -> String
     let line = |value: &T| {
         let holds = facts.iter().filter(|(_, fact)| fact(*value));
         let names: Vec<_> = holds.map(|(name, _)| *name).collect();
-        format!("{value:?}: {}", names.join(", "))
-            .trim_end()
-            .to_owned()
+        format!("{value:?}: {}", names.join(", ")).trim_end().to_owned()
     };
     values.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
 fn stages_of_a_node() {
-    let facts: Facts<'_, NodeStage> = &[
-        ("joined", NodeStage::has_joined),
-        ("handed off", NodeStage::is_handed_off),
-    ];
+    let facts: Facts<'_, NodeStage> =
+        &[("joined", NodeStage::has_joined), ("handed off", NodeStage::is_handed_off)];
     insta::assert_snapshot!(table(&NodeStage::ALL, facts), @r"
     New:
     LeaseRequested:
@@ -60,10 +56,8 @@ fn stages_of_a_node() {
 
 #[test]
 fn stages_of_a_bootstrap() {
-    let facts: Facts<'_, BootstrapStage> = &[
-        ("over", BootstrapStage::is_terminal),
-        ("failed", BootstrapStage::is_failure),
-    ];
+    let facts: Facts<'_, BootstrapStage> =
+        &[("over", BootstrapStage::is_terminal), ("failed", BootstrapStage::is_failure)];
     insta::assert_snapshot!(table(&BootstrapStage::ALL, facts), @r"
     Created:
     SshConnecting:
@@ -173,11 +167,7 @@ fn a_node_is_ready_in_the_last_two_stages_while_it_is_heard_and_wanted() {
     for stage in NodeStage::ALL {
         let ready = matches!(stage, NodeStage::HandedOff | NodeStage::Dormant);
         assert_eq!(node(stage).is_ready(), ready, "{stage}");
-        assert_eq!(
-            node(stage).is_destroyed(),
-            stage == NodeStage::Destroyed,
-            "{stage}"
-        );
+        assert_eq!(node(stage).is_destroyed(), stage == NodeStage::Destroyed, "{stage}");
     }
     let mut silent = node(NodeStage::HandedOff);
     let lost_at = SystemTime::UNIX_EPOCH;
@@ -202,20 +192,14 @@ fn quarantine_holds_for_one_template() {
     }));
     let same = Arc::clone(&node.quarantine.as_ref().unwrap().template);
     assert!(node.is_quarantined_for(&same));
-    assert!(
-        node.is_quarantined_for(&slot("a").template),
-        "content counts, not the pointer"
-    );
+    assert!(node.is_quarantined_for(&slot("a").template), "content counts, not the pointer");
     assert!(!node.is_quarantined_for(&slot("b").template));
 }
 
 #[test]
 fn what_is_too_far_away_is_never() {
     let start = SystemTime::UNIX_EPOCH;
-    assert_eq!(
-        after(start, Duration::from_secs(1)),
-        Some(start + Duration::from_secs(1))
-    );
+    assert_eq!(after(start, Duration::from_secs(1)), Some(start + Duration::from_secs(1)));
     assert_eq!(after(start, Duration::MAX), None);
 }
 

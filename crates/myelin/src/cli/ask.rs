@@ -7,10 +7,8 @@ use super::failure::Failure;
 /// Asks whether to go on. Without a terminal nobody can answer, and it is refused.
 pub(super) fn confirm(question: &str) -> Result<(), Failure> {
     if !io::stdin().is_terminal() {
-        return Err(
-            Failure::new(format!("{question} Nobody is there to answer"))
-                .hint("`--yes` agrees beforehand"),
-        );
+        return Err(Failure::new(format!("{question} Nobody is there to answer"))
+            .hint("`--yes` agrees beforehand"));
     }
     let mut answer = String::new();
     let asked = write!(io::stderr(), "{question} [y/N] ");

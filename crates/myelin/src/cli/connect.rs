@@ -23,10 +23,10 @@ pub(super) fn file(given: Option<PathBuf>) -> Result<PathBuf, Failure> {
     match given {
         Some(path) => Ok(path),
         None if Path::new(DEFAULT_FILE).exists() => Ok(DEFAULT_FILE.into()),
-        None => Err(Failure::new(format!(
-            "no file was named, and there is no {DEFAULT_FILE} here"
-        ))
-        .hint("name one, for example `myelin up examples/quickstart.yaml`")),
+        None => {
+            Err(Failure::new(format!("no file was named, and there is no {DEFAULT_FILE} here"))
+                .hint("name one, for example `myelin up examples/quickstart.yaml`"))
+        }
     }
 }
 
@@ -34,10 +34,10 @@ pub(super) fn file(given: Option<PathBuf>) -> Result<PathBuf, Failure> {
 pub(super) fn state_of(globals: &Globals, run: RunId) -> Result<StateDir, Failure> {
     match (&globals.state_dir, globals.run) {
         (Some(path), _) => Ok(StateDir::at(path)),
-        (None, Some(given)) if given != run.0 => Err(Failure::new(format!(
-            "the file is of run {run}, not {given}"
-        ))
-        .hint("leave --run away, or change `run:` in the file")),
+        (None, Some(given)) if given != run.0 => {
+            Err(Failure::new(format!("the file is of run {run}, not {given}"))
+                .hint("leave --run away, or change `run:` in the file"))
+        }
         (None, _) => Ok(StateDir::of_run(run)?),
     }
 }
@@ -70,14 +70,10 @@ fn only_one() -> Result<StateDir, Failure> {
         ([], []) => Err(Failure::new("there is no run yet")
             .hint("start one with `myelin up FILE`, or name its directory with --state-dir")),
         ([], several) | (several, _) => {
-            let names = several
-                .iter()
-                .filter_map(|it| it.path().file_name()?.to_str());
+            let names = several.iter().filter_map(|it| it.path().file_name()?.to_str());
             let names: Vec<_> = names.collect();
-            Err(
-                Failure::new(format!("there are several runs: {}", names.join(", ")))
-                    .hint("say which with --run"),
-            )
+            Err(Failure::new(format!("there are several runs: {}", names.join(", ")))
+                .hint("say which with --run"))
         }
     }
 }
@@ -124,10 +120,8 @@ pub(super) fn unexpected(reply: &Reply) -> Failure {
     let kind = serde_json::to_value(reply).unwrap_or_default();
     let kind = kind.as_object().and_then(|it| it.keys().next().cloned());
     let kind = kind.unwrap_or_default();
-    Failure::new(format!(
-        "the loop answered with {kind:?}, which was not asked for"
-    ))
-    .hint("use the `myelin` that runs the loop")
+    Failure::new(format!("the loop answered with {kind:?}, which was not asked for"))
+        .hint("use the `myelin` that runs the loop")
 }
 
 /// Asks one thing and takes the one kind of reply that fits.

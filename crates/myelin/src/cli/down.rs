@@ -33,10 +33,7 @@ pub(super) async fn down(globals: &Globals, args: DownArgs) -> Outcome {
         None => connect::state(globals)?,
     };
     if !state.path().is_dir() {
-        output::print(&format!(
-            "nothing is there: {} does not exist\n",
-            state.path().display()
-        ))?;
+        output::print(&format!("nothing is there: {} does not exist\n", state.path().display()))?;
         return Ok(0);
     }
     state.create()?;
@@ -66,10 +63,7 @@ pub(super) async fn down(globals: &Globals, args: DownArgs) -> Outcome {
     };
     sweep(&providers, &state, deadline).await?;
     drop(lock);
-    output::print(&format!(
-        "removed {}; nothing is left\n",
-        machines(n_before)
-    ))?;
+    output::print(&format!("removed {}; nothing is left\n", machines(n_before)))?;
     Ok(0)
 }
 
@@ -128,10 +122,8 @@ async fn end_loop(mut looped: Loop, state: &StateDir, deadline: Instant) -> Resu
             Ok(lock) => return Ok(lock),
             Err(crate::state_dir::Error::Held { pid }) if Instant::now() >= deadline => {
                 let pid = pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
-                return Err(
-                    Failure::new(format!("the loop{pid} is still removing machines"))
-                        .hint("`myelin nodes` shows which, `myelin explain NODE` why"),
-                );
+                return Err(Failure::new(format!("the loop{pid} is still removing machines"))
+                    .hint("`myelin nodes` shows which, `myelin explain NODE` why"));
             }
             Err(crate::state_dir::Error::Held { .. }) => sleep(LOOK_EVERY).await,
             Err(error) => return Err(error.into()),
@@ -154,10 +146,8 @@ async fn sweep(
         if let Some((node, why)) = failed
             && Instant::now() >= deadline
         {
-            return Err(
-                Failure::new(format!("cannot remove the machine of {node}: {why}"))
-                    .hint("`myelin down` again goes on with what is left"),
-            );
+            return Err(Failure::new(format!("cannot remove the machine of {node}: {why}"))
+                .hint("`myelin down` again goes on with what is left"));
         }
         sleep(LOOK_EVERY).await;
     }

@@ -16,12 +16,7 @@ pub(super) struct Failure {
 
 impl Failure {
     pub(super) fn new(message: impl Into<String>) -> Self {
-        Self {
-            code: 1,
-            message: message.into(),
-            hint: None,
-            whole: false,
-        }
+        Self { code: 1, message: message.into(), hint: None, whole: false }
     }
 
     /// Returns the exit status.
@@ -55,10 +50,7 @@ impl fmt::Display for Failure {
 
 impl From<FileErrors> for Failure {
     fn from(errors: FileErrors) -> Self {
-        Self {
-            whole: true,
-            ..Self::new(errors.to_string())
-        }
+        Self { whole: true, ..Self::new(errors.to_string()) }
     }
 }
 

@@ -33,14 +33,10 @@ pub(super) fn init(globals: &Globals) {
         _ => "trace",
     };
     let filter = EnvFilter::try_from_env("MYELIN_LOG").unwrap_or_else(|_| EnvFilter::new(level));
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(Stderr);
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(Stderr);
     let started = match globals.log_format {
         LogFormat::Json => builder.json().try_init(),
-        LogFormat::Text => builder
-            .with_ansi(super::output::colours_stderr())
-            .try_init(),
+        LogFormat::Text => builder.with_ansi(super::output::colours_stderr()).try_init(),
     };
     // A second start in one process, as in tests, keeps the first.
     drop(started);

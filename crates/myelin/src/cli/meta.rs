@@ -22,11 +22,8 @@ pub(super) fn man() -> Outcome {
     let mut page = Vec::new();
     let mut pages = vec![Cli::command()];
     pages[0].build();
-    let verbs: Vec<_> = pages[0]
-        .get_subcommands()
-        .filter(|verb| !verb.is_hide_set())
-        .cloned()
-        .collect();
+    let verbs: Vec<_> =
+        pages[0].get_subcommands().filter(|verb| !verb.is_hide_set()).cloned().collect();
     pages.extend(verbs.into_iter().map(|verb| {
         let name = format!("myelin-{}", verb.get_name());
         verb.display_name(name)

@@ -54,9 +54,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         return agent(join_file);
     }
     log::init(&cli.globals);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let outcome = match runtime {
         Ok(runtime) => {
             let outcome = runtime.block_on(dispatch(cli));
@@ -77,9 +75,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// The agent's own life is on one thread: there may be hundreds of it on a machine.
 fn agent(join_file: &std::path::Path) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ended = runtime.map(|runtime| {
         let agent = myelin_agent::run_from_join_file(join_file);
         runtime.block_on(agent)
@@ -89,10 +85,7 @@ fn agent(join_file: &std::path::Path) -> ExitCode {
         Ok(Err(error)) => error.into(),
         Err(error) => error.into(),
     };
-    let source = error
-        .source()
-        .map(|source| format!(": {source}"))
-        .unwrap_or_default();
+    let source = error.source().map(|source| format!(": {source}")).unwrap_or_default();
     let _ = writeln!(std::io::stderr(), "agent: {error}{source}");
     ExitCode::FAILURE
 }

@@ -37,14 +37,10 @@ pub(super) async fn replace(globals: &Globals, args: NodeArgs) -> Outcome {
 pub(super) async fn abandon(globals: &Globals, args: AbandonArgs) -> Outcome {
     if !args.yes {
         let mut looped = Loop::connect(globals).await?;
-        let request = Request::Explain {
-            node: args.node.clone(),
-        };
+        let request = Request::Explain { node: args.node.clone() };
         let view = ask!(looped, request, Reply::Explain(view) => view);
-        let lease = view
-            .node
-            .lease
-            .map_or("no lease is known".to_owned(), |it| format!("lease {it}"));
+        let lease =
+            view.node.lease.map_or("no lease is known".to_owned(), |it| format!("lease {it}"));
         ask::confirm(&format!(
             "Does the machine of {} ({lease}) no longer exist? If it does, nothing will clean it up.",
             args.node

@@ -98,9 +98,7 @@ impl Style {
     }
 
     pub(super) fn stderr() -> Self {
-        Self {
-            on: colours_stderr(),
-        }
+        Self { on: colours_stderr() }
     }
 
     pub(super) fn paint(self, code: &str, text: &str) -> String {

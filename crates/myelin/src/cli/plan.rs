@@ -35,25 +35,15 @@ pub(super) async fn plan(globals: &Globals, args: PlanArgs) -> Outcome {
         Some(mut looped) => ask!(looped, Request::Plan { source }, Reply::Plan(view) => *view),
         None => against_nothing(&file)?,
     };
-    let format = if args.json {
-        Format::Json
-    } else {
-        args.output.output
-    };
+    let format = if args.json { Format::Json } else { args.output.output };
     output::result(format, &view, || plan_text(&view, Style::stdout()))?;
-    Ok(if args.detailed_exitcode && view.has_changes() {
-        2
-    } else {
-        0
-    })
+    Ok(if args.detailed_exitcode && view.has_changes() { 2 } else { 0 })
 }
 
 /// Plans for a cluster that does not exist.
 fn against_nothing(file: &file::ClusterFile) -> Result<PlanView, Failure> {
     runtime::check_providers(file, &host::kinds())?;
-    let driver = ClusterDriver::new(myelin_driver::Options {
-        max_nodes: u64::MAX,
-    });
+    let driver = ClusterDriver::new(myelin_driver::Options { max_nodes: u64::MAX });
     let view = view::plan(&driver, file, SystemTime::now());
     view.map_err(|error| runtime::Error::from(error).into())
 }
@@ -67,26 +57,13 @@ pub(super) fn plan_text(view: &PlanView, style: Style) -> String {
     if !view.fields.is_empty() {
         text.push('\n');
     }
-    for action in [
-        PlannedAction::Create,
-        PlannedAction::Replace,
-        PlannedAction::Delete,
-    ] {
-        let changes: Vec<_> = view
-            .changes
-            .iter()
-            .filter(|it| it.action == action)
-            .collect();
+    for action in [PlannedAction::Create, PlannedAction::Replace, PlannedAction::Delete] {
+        let changes: Vec<_> = view.changes.iter().filter(|it| it.action == action).collect();
         for change in changes.iter().take(MAX_LISTED) {
             let _ = writeln!(text, "{}", change_line(change, style));
         }
         if changes.len() > MAX_LISTED {
-            let _ = writeln!(
-                text,
-                "  and {} more to {}",
-                changes.len() - MAX_LISTED,
-                verb(action)
-            );
+            let _ = writeln!(text, "  and {} more to {}", changes.len() - MAX_LISTED, verb(action));
         }
     }
     if !view.changes.is_empty() {
@@ -111,18 +88,10 @@ fn verb(action: PlannedAction) -> &'static str {
 }
 
 fn field_line(field: &FieldView, style: Style) -> String {
-    let group = if field.group.is_empty() {
-        "run"
-    } else {
-        &field.group
-    };
+    let group = if field.group.is_empty() { "run" } else { &field.group };
     let old = field.old.as_deref().unwrap_or("unset");
     let new = field.new.as_deref().unwrap_or("unset");
-    let note = if field.replaces {
-        style.warn("  (replaces its nodes)")
-    } else {
-        String::new()
-    };
+    let note = if field.replaces { style.warn("  (replaces its nodes)") } else { String::new() };
     format!("~ {group}: {} {old} → {new}{note}", field.field)
 }
 
@@ -175,11 +144,8 @@ pub(super) async fn apply(globals: &Globals, args: ApplyArgs) -> Outcome {
     let state = connect::state_of(globals, file.run)?;
     let Some(mut looped) = Loop::find(&state).await? else {
         let at = state.path().display();
-        return Err(
-            Failure::new(format!("no `myelin up` is running with the state in {at}")).hint(
-                format!("start one with `myelin up {}`", args.file.display()),
-            ),
-        );
+        return Err(Failure::new(format!("no `myelin up` is running with the state in {at}"))
+            .hint(format!("start one with `myelin up {}`", args.file.display())));
     };
     let request = |if_generation, may_take_ready| Request::Apply {
         source: source.clone(),

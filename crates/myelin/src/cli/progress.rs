@@ -83,13 +83,7 @@ struct Teller {
 
 impl Teller {
     fn new(handle: Handle, live: bool) -> Self {
-        Self {
-            handle,
-            live,
-            style: Style::stdout(),
-            last: 0,
-            brakes: BTreeMap::new(),
-        }
+        Self { handle, live, style: Style::stdout(), last: 0, brakes: BTreeMap::new() }
     }
 
     async fn tell(&mut self) {
@@ -201,12 +195,7 @@ impl LiveView {
         let bar = live.add(ProgressBar::new_spinner());
         let style = ProgressStyle::with_template("{msg}").expect("the template is well-formed");
         bar.set_style(style);
-        Self {
-            handle,
-            bar,
-            style: Style::stderr(),
-            _keys: QuietKeys::new(),
-        }
+        Self { handle, bar, style: Style::stderr(), _keys: QuietKeys::new() }
     }
 
     async fn draw(&self) {
@@ -214,10 +203,7 @@ impl LiveView {
             return;
         };
         let width = output::width(io::stderr());
-        let mut lines: Vec<_> = groups
-            .iter()
-            .map(|it| group_line(it, self.style, width))
-            .collect();
+        let mut lines: Vec<_> = groups.iter().map(|it| group_line(it, self.style, width)).collect();
         lines.extend(nodes.iter().map(|it| node_line(it, self.style, width)));
         if n_unsettled > nodes.len() {
             lines.push(format!("  and {} more", n_unsettled - nodes.len()));
@@ -239,30 +225,14 @@ fn group_line(group: &GroupView, style: Style, width: usize) -> String {
     let total = usize::try_from(group.desired.max(1)).unwrap_or(1);
     let ready = usize::try_from(group.ready).unwrap_or(0);
     let full = ready.saturating_mul(BAR) / total;
-    let bar = format!(
-        "{}{}",
-        "█".repeat(full.min(BAR)),
-        "░".repeat(BAR - full.min(BAR))
-    );
+    let bar = format!("{}{}", "█".repeat(full.min(BAR)), "░".repeat(BAR - full.min(BAR)));
     let counts = format!("{}/{} ready", group.ready, group.desired);
     let moving = read::moving(group);
-    let plain = format!("{:<12} {BAR} {counts:<14} {moving}", group.group)
-        .chars()
-        .count()
-        + BAR;
-    let moving = output::cut(
-        &moving,
-        moving
-            .chars()
-            .count()
-            .saturating_sub(plain.saturating_sub(width)),
-    );
+    let plain = format!("{:<12} {BAR} {counts:<14} {moving}", group.group).chars().count() + BAR;
+    let moving =
+        output::cut(&moving, moving.chars().count().saturating_sub(plain.saturating_sub(width)));
     let done = group.ready == group.desired && group.leaving == 0;
-    let bar = if done {
-        style.good(&bar)
-    } else {
-        style.paint("36", &bar)
-    };
+    let bar = if done { style.good(&bar) } else { style.paint("36", &bar) };
     format!(
         "{} {bar} {counts:<14} {}",
         style.bold(&format!("{:<12}", group.group)),

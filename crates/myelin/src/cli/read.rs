@@ -43,19 +43,13 @@ fn status_text(view: &StatusView, style: Style) -> String {
         view.pid
     );
     if view.brake.on {
-        let _ = writeln!(
-            text,
-            "{}",
-            style.bad(&format!("brake of the run: {}", brake(&view.brake)))
-        );
+        let _ =
+            writeln!(text, "{}", style.bad(&format!("brake of the run: {}", brake(&view.brake))));
     }
     for provider in &view.providers {
         for (message, until) in &provider.no_capacity {
             let (name, left) = (&provider.provider, time::left(*until));
-            let _ = writeln!(
-                text,
-                "{name} has no capacity: {message} (asked again in {left})"
-            );
+            let _ = writeln!(text, "{name} has no capacity: {message} (asked again in {left})");
         }
     }
     text.push('\n');
@@ -96,9 +90,7 @@ pub(super) fn moving(group: &GroupView) -> String {
 pub(super) async fn nodes(globals: &Globals, args: OutputArgs) -> Outcome {
     let mut looped = Loop::connect(globals).await?;
     let views = ask!(looped, Request::Nodes {}, Reply::Nodes(views) => views);
-    output::result(args.output, &views, || {
-        table::nodes(&views, Style::stdout())
-    })?;
+    output::result(args.output, &views, || table::nodes(&views, Style::stdout()))?;
     Ok(0)
 }
 
@@ -106,20 +98,15 @@ pub(super) async fn explain(globals: &Globals, args: NodeReadArgs) -> Outcome {
     let mut looped = Loop::connect(globals).await?;
     let request = Request::Explain { node: args.node };
     let view = ask!(looped, request, Reply::Explain(view) => view);
-    output::result(args.output.output, &view, || {
-        explain_text(&view, Style::stdout())
-    })?;
+    output::result(args.output.output, &view, || explain_text(&view, Style::stdout()))?;
     Ok(0)
 }
 
 /// Returns everything about a node, for people.
 pub(super) fn explain_text(view: &ExplainView, style: Style) -> String {
     let node = &view.node;
-    let mut text = format!(
-        "{}: {}\n",
-        style.bold(&node.node),
-        style.state(&node.state, &node.state)
-    );
+    let mut text =
+        format!("{}: {}\n", style.bold(&node.node), style.state(&node.state, &node.state));
     let mut row = |name: &str, value: String| {
         if !value.is_empty() {
             let _ = writeln!(text, "  {name:<12} {value}");
@@ -136,46 +123,27 @@ pub(super) fn explain_text(view: &ExplainView, style: Style) -> String {
     );
     row("next", view.next.clone());
     row("cleanup", node.delete_cause.clone().unwrap_or_default());
-    let attempt = node
-        .attempt
-        .map(|attempt| format!("{attempt}, stage {}", node.stage));
+    let attempt = node.attempt.map(|attempt| format!("{attempt}, stage {}", node.stage));
     row("attempt", attempt.unwrap_or_default());
     row(
         "ready",
-        node.ready_since
-            .map(|time| format!("since {}", time::since(time)))
-            .unwrap_or_default(),
+        node.ready_since.map(|time| format!("since {}", time::since(time))).unwrap_or_default(),
     );
-    let lease = node
-        .lease
-        .as_ref()
-        .map(|lease| format!("{lease} ({})", node.provider));
+    let lease = node.lease.as_ref().map(|lease| format!("{lease} ({})", node.provider));
     row("lease", lease.unwrap_or_default());
     row("connection", view.connection.clone().unwrap_or_default());
     row("bootstrap", view.bootstrap.clone().unwrap_or_default());
     row("join by", view.join_by.map(time::until).unwrap_or_default());
-    row(
-        "ready by",
-        view.ready_by.map(time::until).unwrap_or_default(),
-    );
+    row("ready by", view.ready_by.map(time::until).unwrap_or_default());
     if let Some(agent) = &view.agent {
-        row(
-            "agent",
-            format!("{}, joined {}", agent.agent, time::since(agent.joined_at)),
-        );
-        let silent = agent
-            .silent_since
-            .map(|_| ", silent since")
-            .unwrap_or_default();
+        row("agent", format!("{}, joined {}", agent.agent, time::since(agent.joined_at)));
+        let silent = agent.silent_since.map(|_| ", silent since").unwrap_or_default();
         let contact = agent.last_contact.map(|time| time::since(time) + silent);
         row("last heard", contact.unwrap_or_default());
     }
     if let Some(pending) = &view.pending {
         let what = format!("{} {}", pending.kind, pending.operation);
-        row(
-            "under way",
-            format!("{what}, given up at {}", time::until(pending.deadline)),
-        );
+        row("under way", format!("{what}, given up at {}", time::until(pending.deadline)));
     }
     let retry = &view.retry;
     if retry.failures > 0 || retry.failed_attempts > 0 {
@@ -186,10 +154,7 @@ pub(super) fn explain_text(view: &ExplainView, style: Style) -> String {
         let failures = format!("{} in a row", retry.failures);
         row(
             "failures",
-            format!(
-                "{failures}, {} attempts ended{quarantine}",
-                retry.failed_attempts
-            ),
+            format!("{failures}, {} attempts ended{quarantine}", retry.failed_attempts),
         );
     }
     row("last error", retry.last_error.clone().unwrap_or_default());
@@ -221,9 +186,7 @@ fn section(text: &mut String, style: Style, name: &str, lines: impl Iterator<Ite
 }
 
 fn event_line(event: &EventView, style: Style) -> String {
-    let attempt = event
-        .attempt
-        .map(|attempt| style.dim(&format!("#{attempt} ")));
+    let attempt = event.attempt.map(|attempt| style.dim(&format!("#{attempt} ")));
     let node = event.node.as_deref().unwrap_or("-");
     let at = style.dim(&time::clock(event.at));
     format!("{at} {node} {}{}", attempt.unwrap_or_default(), event.text)
@@ -252,19 +215,12 @@ pub(super) async fn events(globals: &Globals, args: EventsArgs) -> Outcome {
     let mut looped = Loop::connect(globals).await?;
     let style = Style::stdout();
     let format = args.output.output;
-    let latest = Request::Events {
-        node: args.node.clone(),
-        after: None,
-        limit: args.lines,
-        wait_ms: 0,
-    };
+    let latest =
+        Request::Events { node: args.node.clone(), after: None, limit: args.lines, wait_ms: 0 };
     let events = ask!(looped, latest, Reply::Events(events) => events);
     if !args.follow {
         output::result(format, &events, || {
-            events
-                .iter()
-                .map(|event| event_line(event, style) + "\n")
-                .collect()
+            events.iter().map(|event| event_line(event, style) + "\n").collect()
         })?;
         return Ok(0);
     }
@@ -311,18 +267,11 @@ pub(super) async fn logs(globals: &Globals, args: LogsArgs) -> Outcome {
     let mut looped = Loop::connect(globals).await?;
     let style = Style::stdout();
     let format = args.output.output;
-    let after = |after, wait_ms| Request::Logs {
-        node: args.node.clone(),
-        after,
-        wait_ms,
-    };
+    let after = |after, wait_ms| Request::Logs { node: args.node.clone(), after, wait_ms };
     let lines = ask!(looped, after(0, 0), Reply::Logs(lines) => lines);
     if !args.follow {
         output::result(format, &lines, || {
-            lines
-                .iter()
-                .map(|line| output_line(line, style) + "\n")
-                .collect()
+            lines.iter().map(|line| output_line(line, style) + "\n").collect()
         })?;
         return Ok(0);
     }

@@ -36,23 +36,14 @@ pub(super) fn nodes(nodes: &[NodeView], style: Style) -> String {
         vec![
             node.node.clone(),
             node.state.clone(),
-            node.attempt
-                .map_or("-".to_owned(), |attempt| attempt.to_string()),
+            node.attempt.map_or("-".to_owned(), |attempt| attempt.to_string()),
             node.ready_since.map_or("-".to_owned(), time::ago),
             node.provider.clone(),
             node.lease.as_deref().map_or("-".to_owned(), lease),
             why(node),
         ]
     });
-    let head = [
-        "NODE",
-        "STATE",
-        "ATTEMPT",
-        "READY FOR",
-        "PROVIDER",
-        "LEASE",
-        "WHY",
-    ];
+    let head = ["NODE", "STATE", "ATTEMPT", "READY FOR", "PROVIDER", "LEASE", "WHY"];
     let text = table(&head, rows);
     paint_states(&cut_to_terminal(&text), nodes, style)
 }
@@ -63,9 +54,7 @@ fn cut_to_terminal(text: &str) -> String {
         return text.to_owned();
     }
     let width = output::width(io::stdout());
-    text.lines()
-        .map(|line| output::cut(line, width) + "\n")
-        .collect()
+    text.lines().map(|line| output::cut(line, width) + "\n").collect()
 }
 
 /// Colours are put in after the columns were measured.

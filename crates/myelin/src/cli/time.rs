@@ -34,9 +34,7 @@ pub(super) fn left(time: Timestamp) -> String {
 
 /// Returns the time of day here.
 pub(super) fn clock(time: Timestamp) -> String {
-    time.to_zoned_datetime(TimeZone::system())
-        .strftime("%H:%M:%S")
-        .to_string()
+    time.to_zoned_datetime(TimeZone::system()).strftime("%H:%M:%S").to_string()
 }
 
 /// Returns a time in RFC 3339, to the second.

@@ -70,11 +70,7 @@ impl Signals {
         Ok(Self {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
-            hangup: if ignores_hangup() {
-                None
-            } else {
-                Some(listen(SignalKind::hangup())?)
-            },
+            hangup: if ignores_hangup() { None } else { Some(listen(SignalKind::hangup())?) },
         })
     }
 
@@ -112,10 +108,7 @@ pub(super) async fn up(globals: &Globals, args: UpArgs) -> Outcome {
     // From here on a signal cannot end us without cleanup.
     let mut signals = Signals::new()?;
     warn_of_leftovers(&state).await?;
-    let options = host::Options {
-        listen: args.listen,
-        agent: file.agent.clone(),
-    };
+    let options = host::Options { listen: args.listen, agent: file.agent.clone() };
     let host = Host::start(&state, file.run, options).await?;
     let down_command = down_command(globals, &state, &file);
     let outcome = drive(&host, file, &args, &mut signals, &state, &down_command).await;
@@ -131,9 +124,7 @@ async fn warn_of_leftovers(state: &StateDir) -> Result<(), Failure> {
         return Ok(());
     }
     let providers = host::providers_for_cleanup(state)?;
-    let left = host::list_leases(&providers, &clusters)
-        .await
-        .unwrap_or_default();
+    let left = host::list_leases(&providers, &clusters).await.unwrap_or_default();
     if left.is_empty() {
         return Ok(state.forget_clusters(&clusters)?);
     }
@@ -147,10 +138,7 @@ async fn warn_of_leftovers(state: &StateDir) -> Result<(), Failure> {
 /// Returns the command that removes what this `up` leaves.
 fn down_command(globals: &Globals, state: &StateDir, file: &ClusterFile) -> String {
     match &globals.state_dir {
-        Some(_) => format!(
-            "myelin down --state-dir {}",
-            quoted(&state.path().to_string_lossy())
-        ),
+        Some(_) => format!("myelin down --state-dir {}", quoted(&state.path().to_string_lossy())),
         None => format!("myelin down --run {}", file.run),
     }
 }
@@ -207,10 +195,7 @@ async fn drive(
         }
         Ending::Signal(why) => {
             let n = handle.pulse().borrow().n_nodes;
-            note(format!(
-                "{why}: removing {} (again: leave at once)",
-                machines(n)
-            ));
+            note(format!("{why}: removing {} (again: leave at once)", machines(n)));
             let removed = remove(handle, signals).await;
             quiet().await;
             match removed {
@@ -255,10 +240,7 @@ async fn wait(handle: &Handle, args: &UpArgs, signals: &mut Signals) -> Ending {
 /// Takes the cluster down; the error says why that was given up.
 async fn remove(handle: &Handle, signals: &mut Signals) -> Result<(), &'static str> {
     let deadline = Instant::now() + REMOVAL_DEADLINE;
-    handle
-        .down()
-        .await
-        .map_err(|_| "the loop has ended by itself")?;
+    handle.down().await.map_err(|_| "the loop has ended by itself")?;
     let mut pulse = handle.pulse();
     loop {
         if pulse.borrow_and_update().n_nodes == 0 {
@@ -286,15 +268,12 @@ async fn finish(host: &Host, state: &StateDir, why: &str) -> Outcome {
                 "{} are left that were not ours any more",
                 machines(left.len())
             ))
-            .hint(format!(
-                "myelin down --state-dir {}",
-                quoted(&state.path().to_string_lossy())
-            )))
+            .hint(format!("myelin down --state-dir {}", quoted(&state.path().to_string_lossy()))))
         }
-        Ok(Err(_)) | Err(_) => Err(Failure::new(
-            "the providers do not say whether anything is left",
-        )
-        .hint("`myelin down` looks again")),
+        Ok(Err(_)) | Err(_) => {
+            Err(Failure::new("the providers do not say whether anything is left")
+                .hint("`myelin down` looks again"))
+        }
     }
 }
 
@@ -328,15 +307,10 @@ async fn not_converged(host: &Host, state: &StateDir, why: &str, down_command: &
     let nodes = handle.nodes().await?;
     let style = Style::stdout();
     output::print(&table::nodes(&nodes, style))?;
-    let waiting: Vec<_> = nodes
-        .iter()
-        .filter(|node| node.why.code != "steady")
-        .collect();
+    let waiting: Vec<_> = nodes.iter().filter(|node| node.why.code != "steady").collect();
     // Nodes with the same trouble are explained by one of them.
     let mut told = BTreeSet::new();
-    let distinct = waiting
-        .iter()
-        .filter(|node| told.insert((&node.state, &node.why.text)));
+    let distinct = waiting.iter().filter(|node| told.insert((&node.state, &node.why.text)));
     for node in distinct.take(MAX_EXPLAINED) {
         let view = handle.explain(node.node.as_str().into()).await?;
         output::print(&format!("\n{}", read::explain_text(&view, style)))?;
@@ -349,10 +323,6 @@ async fn not_converged(host: &Host, state: &StateDir, why: &str, down_command: &
         }
         _ => format!("what is leased stays; remove it with `{down_command}`"),
     };
-    let message = format!(
-        "{why}: {} of {} nodes are not ready",
-        waiting.len(),
-        nodes.len()
-    );
+    let message = format!("{why}: {} of {} nodes are not ready", waiting.len(), nodes.len());
     Err(Failure::new(message).hint(hint).code(NOT_CONVERGED))
 }

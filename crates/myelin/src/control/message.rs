@@ -68,9 +68,7 @@ impl Source {
     /// Everything that is wrong with it; none for a format that is not known.
     pub fn parse(&self) -> Result<ClusterFile, Option<FileErrors>> {
         let formats = [Format::Yaml, Format::Json, Format::Toml];
-        let format = formats
-            .into_iter()
-            .find(|it| format_name(*it) == self.format);
+        let format = formats.into_iter().find(|it| format_name(*it) == self.format);
         let format = format.ok_or(None)?;
         file::parse(self.text.as_bytes(), format, &self.origin).map_err(Some)
     }
@@ -78,9 +76,7 @@ impl Source {
 
 fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?
-        .take(file::MAX_BYTES + 1)
-        .read_to_end(&mut bytes)?;
+    File::open(path)?.take(file::MAX_BYTES + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

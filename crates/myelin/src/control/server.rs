@@ -116,32 +116,20 @@ enum End {
 }
 
 fn failure(kind: FailureKind, message: impl Into<String>, hint: Option<&str>) -> Failure {
-    Failure {
-        kind,
-        message: message.into(),
-        hint: hint.map(str::to_owned),
-        plan: None,
-    }
+    Failure { kind, message: message.into(), hint: hint.map(str::to_owned), plan: None }
 }
 
 impl From<LineError> for End {
     fn from(error: LineError) -> Self {
         let hint =
             "one JSON object a line, for example {\"version\":1,\"request\":{\"status\":{}}}";
-        Self::Refused(failure(
-            FailureKind::Malformed,
-            error.to_string(),
-            Some(hint),
-        ))
+        Self::Refused(failure(FailureKind::Malformed, error.to_string(), Some(hint)))
     }
 }
 
 async fn serve(shared: Arc<Shared>, stream: UnixStream) {
-    let mut peer = Peer {
-        stream,
-        lines: LineBuffer::new(MAX_CONTROL_LINE),
-        options: shared.options,
-    };
+    let mut peer =
+        Peer { stream, lines: LineBuffer::new(MAX_CONTROL_LINE), options: shared.options };
     let Ok(_permit) = Arc::clone(&shared.connections).try_acquire_owned() else {
         let busy = failure(FailureKind::Busy, "too many connections", Some("try again"));
         peer.refuse(busy).await;
@@ -185,11 +173,7 @@ impl Peer {
         }
         let message = format!("only version {CONTROL_VERSION} of the protocol is spoken here");
         let hint = "use the `myelin` that runs the loop";
-        Err(End::Refused(failure(
-            FailureKind::Malformed,
-            message,
-            Some(hint),
-        )))
+        Err(End::Refused(failure(FailureKind::Malformed, message, Some(hint))))
     }
 
     async fn line(&mut self) -> Result<Vec<u8>, End> {
@@ -240,17 +224,10 @@ async fn answer(handle: &Handle, request: Request) -> Result<Reply, Failure> {
             let view = handle.explain(node.into()).await?;
             Ok(Reply::Explain(Box::new(view)))
         }
-        Request::Events {
-            node,
-            after,
-            limit,
-            wait_ms,
-        } => events(handle, node, after, limit, wait_ms).await,
-        Request::Logs {
-            node,
-            after,
-            wait_ms,
-        } => {
+        Request::Events { node, after, limit, wait_ms } => {
+            events(handle, node, after, limit, wait_ms).await
+        }
+        Request::Logs { node, after, wait_ms } => {
             let lines = handle.output(node.into(), after, MAX_EVENTS, patience(wait_ms));
             Ok(Reply::Logs(lines.await?))
         }
@@ -258,27 +235,16 @@ async fn answer(handle: &Handle, request: Request) -> Result<Reply, Failure> {
             let plan = handle.plan(parse(&source)?).await?;
             Ok(Reply::Plan(Box::new(plan)))
         }
-        Request::Apply {
-            source,
-            if_generation,
-            may_take_ready,
-        } => {
-            let applied = handle
-                .apply(parse(&source)?, if_generation, may_take_ready)
-                .await?;
-            Ok(Reply::Applied {
-                generation: applied.generation,
-                plan: Box::new(applied.plan),
-            })
+        Request::Apply { source, if_generation, may_take_ready } => {
+            let applied = handle.apply(parse(&source)?, if_generation, may_take_ready).await?;
+            Ok(Reply::Applied { generation: applied.generation, plan: Box::new(applied.plan) })
         }
         Request::Operator { target, request } => {
             let target = match request {
                 super::Operator::Retry => Target::Named(target),
                 super::Operator::Replace | super::Operator::Abandon => Target::Node(target.into()),
             };
-            Ok(Reply::Concerned(
-                handle.operator(target, request.into()).await?,
-            ))
+            Ok(Reply::Concerned(handle.operator(target, request.into()).await?))
         }
         Request::Pause {} => changed(handle.pause(true).await?),
         Request::Resume {} => changed(handle.pause(false).await?),
@@ -313,9 +279,7 @@ async fn events(
     let limit = limit.min(MAX_EVENTS);
     let events = match after {
         Some(after) if wait_ms > 0 => {
-            handle
-                .events_soon(node, after, limit, patience(wait_ms))
-                .await?
+            handle.events_soon(node, after, limit, patience(wait_ms)).await?
         }
         Some(_) | None => handle.events(node, after, limit).await?,
     };
@@ -336,17 +300,8 @@ impl From<runtime::Error> for Failure {
     fn from(error: runtime::Error) -> Self {
         let (kind, hint) = judge(&error);
         let message = error.to_string();
-        let plan = if let runtime::Error::TakesReady(plan) = error {
-            Some(plan)
-        } else {
-            None
-        };
-        Self {
-            kind,
-            message,
-            hint,
-            plan,
-        }
+        let plan = if let runtime::Error::TakesReady(plan) = error { Some(plan) } else { None };
+        Self { kind, message, hint, plan }
     }
 }
 
@@ -355,14 +310,12 @@ fn judge(error: &runtime::Error) -> (FailureKind, Option<String>) {
     let hint = |text: &str| Some(text.to_owned());
     match error {
         Error::Ended | Error::NoAnswer => (FailureKind::Ended, None),
-        Error::Leaving => (
-            FailureKind::Refused,
-            hint("wait until it is gone, then `myelin up` again"),
-        ),
-        Error::OtherRun { .. } => (
-            FailureKind::Refused,
-            hint("`--run` or `--state-dir` choose another run"),
-        ),
+        Error::Leaving => {
+            (FailureKind::Refused, hint("wait until it is gone, then `myelin up` again"))
+        }
+        Error::OtherRun { .. } => {
+            (FailureKind::Refused, hint("`--run` or `--state-dir` choose another run"))
+        }
         Error::OtherGeneration { .. } => (
             FailureKind::Refused,
             hint("somebody else has changed the cluster: look at `myelin plan` again"),
@@ -376,9 +329,8 @@ fn judge(error: &runtime::Error) -> (FailureKind, Option<String>) {
             let hint = near.or_else(|| hint("`myelin nodes` lists them"));
             (FailureKind::Unknown, hint)
         }
-        Error::NotApplicable { .. } => (
-            FailureKind::Refused,
-            hint("`myelin explain NODE` says more"),
-        ),
+        Error::NotApplicable { .. } => {
+            (FailureKind::Refused, hint("`myelin explain NODE` says more"))
+        }
     }
 }

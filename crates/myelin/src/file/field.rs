@@ -103,10 +103,7 @@ impl Field for RunId {
 impl Field for f64 {
     const EXPECTED: &'static str = "a finite number";
 
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "rates and shares are no counters"
-    )]
+    #[expect(clippy::cast_precision_loss, reason = "rates and shares are no counters")]
     fn parse(value: &Value) -> Option<Self> {
         if let Value::Int(number) = value {
             return Some(*number as Self);

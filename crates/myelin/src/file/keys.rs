@@ -26,20 +26,13 @@ const MOST_NODES: u64 = 1_000_000;
 /// The shortest pace of anything that repeats: below it a loop would mostly wait for itself.
 const SHORTEST_PACE: Duration = Duration::from_millis(10);
 
-const A_PACE: Rule<Duration> = Rule {
-    expected: "a duration of at least 10ms",
-    holds: |duration| *duration >= SHORTEST_PACE,
-};
+const A_PACE: Rule<Duration> =
+    Rule { expected: "a duration of at least 10ms", holds: |duration| *duration >= SHORTEST_PACE };
 
-const AT_LEAST_1: Rule<u32> = Rule {
-    expected: "1 or more",
-    holds: |number| *number > 0,
-};
+const AT_LEAST_1: Rule<u32> = Rule { expected: "1 or more", holds: |number| *number > 0 };
 
-const PERCENT: Rule<u32> = Rule {
-    expected: "a whole number from 0 to 100",
-    holds: |number| *number <= 100,
-};
+const PERCENT: Rule<u32> =
+    Rule { expected: "a whole number from 0 to 100", holds: |number| *number <= 100 };
 
 const NOT_NONE: Rule<Option<Limit>> = Rule {
     expected: "at least 1 or 1%",
@@ -51,10 +44,8 @@ const MAX_NODES: Rule<u64> = Rule {
     holds: |number| (1..=MOST_NODES).contains(number),
 };
 
-const ABSOLUTE: Rule<PathBuf> = Rule {
-    expected: "an absolute path",
-    holds: |path| path.is_absolute(),
-};
+const ABSOLUTE: Rule<PathBuf> =
+    Rule { expected: "an absolute path", holds: |path| path.is_absolute() };
 
 /// Visits fields whose keys have their names: the meaning of each, then what else is said of its [`Key`].
 macro_rules! keys {
@@ -111,10 +102,8 @@ impl Section for RunNodeGroupSpec {
             count: "How many nodes.";
             provider: "Who leases the machines.";
         }
-        let shape = Key::new(
-            "shape",
-            "The machine wanted. Its keys may also stand directly in the group.",
-        );
+        let shape =
+            Key::new("shape", "The machine wanted. Its keys may also stand directly in the group.");
         v.flat(shape, &mut self.shape);
         keys! { v, self;
             boot: "How a machine becomes a node.";
@@ -175,11 +164,7 @@ impl Section for Mount {
     const NAME: &'static str = "a mount";
 
     fn blank() -> Self {
-        Self {
-            source: PathBuf::new(),
-            target: PathBuf::new(),
-            read_only: false,
-        }
+        Self { source: PathBuf::new(), target: PathBuf::new(), read_only: false }
     }
 
     fn keys(&mut self, v: &mut impl Visitor) {

@@ -84,10 +84,7 @@ pub struct AgentSettings {
 
 impl Default for AgentSettings {
     fn default() -> Self {
-        Self {
-            heartbeat: Duration::from_secs(2),
-            silent_after: Duration::from_secs(6),
-        }
+        Self { heartbeat: Duration::from_secs(2), silent_after: Duration::from_secs(6) }
     }
 }
 
@@ -136,11 +133,7 @@ pub fn load(path: impl AsRef<Path>) -> Result<ClusterFile, FileErrors> {
     let origin = path.display().to_string();
     let Some(format) = Format::of(path) else {
         let hint = "name it *.yaml, *.yml, *.json or *.toml";
-        return Err(FileErrors::whole(
-            &origin,
-            "the extension names no known format",
-            hint,
-        ));
+        return Err(FileErrors::whole(&origin, "the extension names no known format", hint));
     };
     let bytes = read(path).map_err(|error| {
         let hint = if error.kind() == io::ErrorKind::NotFound {
@@ -156,10 +149,7 @@ pub fn load(path: impl AsRef<Path>) -> Result<ClusterFile, FileErrors> {
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     // Opening a pipe nobody writes to would wait for ever.
     let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
-    let file: File = OpenOptions::new()
-        .read(true)
-        .custom_flags(nonblocking)
-        .open(path)?;
+    let file: File = OpenOptions::new().read(true).custom_flags(nonblocking).open(path)?;
     let metadata = file.metadata()?;
     if metadata.is_dir() {
         return Err(io::ErrorKind::IsADirectory.into());
@@ -183,11 +173,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 pub fn parse(bytes: &[u8], format: Format, origin: &str) -> Result<ClusterFile, FileErrors> {
     if bytes.len() as u64 > MAX_BYTES {
         let message = format!("has {} bytes, at most {MAX_BYTES} are read", bytes.len());
-        return Err(FileErrors::whole(
-            origin,
-            message,
-            "a cluster file is written by people",
-        ));
+        return Err(FileErrors::whole(origin, message, "a cluster file is written by people"));
     }
     let (text, invalid) = valid_utf8(bytes);
     let mut problems = Problems::new(text);
@@ -232,10 +218,8 @@ fn valid_utf8(bytes: &[u8]) -> (&str, Option<Problem>) {
 fn control_character(text: &str) -> Option<Problem> {
     let text_like = |c: char| !c.is_control() || matches!(c, '\n' | '\r' | '\t');
     let (at, found) = text.char_indices().find(|(_, c)| !text_like(*c))?;
-    let message = format!(
-        "the control character U+{:04X} must be written as an escape",
-        u32::from(found)
-    );
+    let message =
+        format!("the control character U+{:04X} must be written as an escape", u32::from(found));
     Some(Problem::new(at..at, message))
 }
 

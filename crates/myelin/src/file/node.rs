@@ -55,34 +55,19 @@ pub(super) enum Value {
 impl Value {
     /// Wraps the value in a node that stands nowhere.
     pub(super) fn anywhere(self) -> Node {
-        Node {
-            span: 0..0,
-            value: self,
-        }
+        Node { span: 0..0, value: self }
     }
 
     pub(super) fn text(&self) -> Option<&str> {
-        if let Self::Text(text) = self {
-            Some(text)
-        } else {
-            None
-        }
+        if let Self::Text(text) = self { Some(text) } else { None }
     }
 
     pub(super) fn list(&self) -> Option<&[Node]> {
-        if let Self::List(items) = self {
-            Some(items)
-        } else {
-            None
-        }
+        if let Self::List(items) = self { Some(items) } else { None }
     }
 
     pub(super) fn map(&self) -> Option<&Map> {
-        if let Self::Map(map) = self {
-            Some(map)
-        } else {
-            None
-        }
+        if let Self::Map(map) = self { Some(map) } else { None }
     }
 
     /// Returns whether this is a list or a map.
@@ -160,11 +145,7 @@ impl Map {
 
     pub(super) fn push(&mut self, key: impl Into<String>, value: Value) {
         let (key, node) = (key.into(), value.anywhere());
-        self.0.push(Entry {
-            key,
-            key_span: 0..0,
-            node,
-        });
+        self.0.push(Entry { key, key_span: 0..0, node });
     }
 }
 

@@ -30,12 +30,7 @@ pub(super) struct Problem {
 
 impl Problem {
     pub(super) fn new(span: Span, message: impl Into<String>) -> Self {
-        Self {
-            span,
-            message: cut(&message.into()),
-            note: None,
-            hint: None,
-        }
+        Self { span, message: cut(&message.into()), note: None, hint: None }
     }
 
     /// Adds what to do about it.
@@ -61,11 +56,7 @@ pub(super) struct Problems<'t> {
 
 impl<'t> Problems<'t> {
     pub(super) fn new(text: &'t str) -> Self {
-        Self {
-            text,
-            kept: Vec::new(),
-            n_dropped: 0,
-        }
+        Self { text, kept: Vec::new(), n_dropped: 0 }
     }
 
     pub(super) fn text(&self) -> &'t str {
@@ -155,10 +146,7 @@ impl FileErrors {
             message,
             hint: Some(hint.to_owned()),
         };
-        Self {
-            shown: vec![error],
-            n_errors: 1,
-        }
+        Self { shown: vec![error], n_errors: 1 }
     }
 
     /// Returns the errors that are shown, in the order of the text.
@@ -228,16 +216,13 @@ impl<'a> Source<'a> {
 
     /// Appends a message with the line it is about; returns the place.
     fn show(&self, out: &mut String, span: &Span, message: &str) -> (usize, usize) {
-        let start = self
-            .text
-            .floor_char_boundary(span.start.min(self.text.len()));
+        let start = self.text.floor_char_boundary(span.start.min(self.text.len()));
         let line = self.line_starts.partition_point(|&begin| begin <= start);
         let begin = self.line_starts[line - 1];
         let text = self.text[begin..].lines().next().unwrap_or_default();
         let before = self.text[begin..start].chars().count();
-        let end = self
-            .text
-            .ceil_char_boundary(span.end.clamp(start, begin.max(start) + 4 * MARGIN));
+        let end =
+            self.text.ceil_char_boundary(span.end.clamp(start, begin.max(start) + 4 * MARGIN));
         let end = end.min(self.text.len());
         let marked = self.text[start..end].lines().next().unwrap_or_default();
 

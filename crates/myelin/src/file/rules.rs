@@ -33,36 +33,16 @@ pub(super) fn check(file: &ClusterFile, root: &Node, problems: &mut Problems<'_>
 fn check_order(file: &ClusterFile, root: &Node, problems: &mut Problems<'_>) {
     let (agent, retry) = (&file.agent, &file.retry);
     let pairs = [
-        (
-            "agent.heartbeat",
-            agent.heartbeat,
-            "agent.silent_after",
-            agent.silent_after,
-        ),
-        (
-            "agent.silent_after",
-            agent.silent_after,
-            "retry.lost_after",
-            retry.lost_after,
-        ),
-        (
-            "retry.initial_delay",
-            retry.initial_delay,
-            "retry.max_delay",
-            retry.max_delay,
-        ),
+        ("agent.heartbeat", agent.heartbeat, "agent.silent_after", agent.silent_after),
+        ("agent.silent_after", agent.silent_after, "retry.lost_after", retry.lost_after),
+        ("retry.initial_delay", retry.initial_delay, "retry.max_delay", retry.max_delay),
     ];
     for (shorter, short, longer, long) in pairs {
         if short <= long {
             continue;
         }
-        let given = [longer, shorter]
-            .into_iter()
-            .find_map(|path| exactly(root, path));
-        let (short, long) = (
-            humantime::format_duration(short),
-            humantime::format_duration(long),
-        );
+        let given = [longer, shorter].into_iter().find_map(|path| exactly(root, path));
+        let (short, long) = (humantime::format_duration(short), humantime::format_duration(long));
         let message = format!("{shorter} ({short}) must not be longer than {longer} ({long})");
         let span = given.map_or(root.span.clone(), |node| node.span.clone());
         let hint = "`myelin plan --show-defaults` shows the values you did not give";
@@ -77,10 +57,7 @@ fn check_env(root: &Node, problems: &mut Problems<'_>) {
     let envs = groups.iter().filter_map(|group| exactly(group, "boot.env"));
     for entry in envs.flat_map(entries) {
         if entry.key.is_empty() || entry.key.contains(['=', '\0']) {
-            let message = format!(
-                "{} is no name of an environment variable",
-                Quoted(&entry.key)
-            );
+            let message = format!("{} is no name of an environment variable", Quoted(&entry.key));
             let problem = Problem::new(entry.key_span.clone(), message);
             problems.push(problem.hint("a name is not empty and holds no '='"));
         }
@@ -98,9 +75,7 @@ fn problem(root: &Node, error: &ShapeError, span: Span) -> Problem {
     match error {
         ShapeError::DuplicateGroup { first, .. } => {
             let first = deepest(root, &format!("groups[{first}].id")).span.clone();
-            problem
-                .note(first, "first declared here")
-                .hint("give each group an id of its own")
+            problem.note(first, "first declared here").hint("give each group an id of its own")
         }
         ShapeError::TooManyNodes { .. } => {
             problem.hint("raise `max_nodes` at the top of the file if you mean it")

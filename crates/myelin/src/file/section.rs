@@ -46,12 +46,7 @@ pub(super) struct Rule<T> {
 
 impl<T> Key<T> {
     pub(super) fn new(name: &'static str, doc: &'static str) -> Self {
-        Self {
-            name,
-            doc,
-            required: false,
-            rule: None,
-        }
+        Self { name, doc, required: false, rule: None }
     }
 
     pub(super) fn required(mut self) -> Self {
@@ -97,21 +92,13 @@ impl<'n> Reader<'n, '_, '_> {
         let message = format!("the key {key:?} is given here and inside {outer:?}");
         let problem = Problem::new(found.key_span.clone(), message)
             .note(inner.key_span.clone(), "also given here")
-            .hint(format!(
-                "{key:?} beside {outer:?} is short for {key:?} inside it; keep one"
-            ));
+            .hint(format!("{key:?} beside {outer:?} is short for {key:?} inside it; keep one"));
         self.problems.push(problem);
     }
 
     /// Reports every key nobody asked for.
     fn finish(self) {
-        let Self {
-            map,
-            section,
-            known,
-            problems,
-            ..
-        } = self;
+        let Self { map, section, known, problems, .. } = self;
         for entry in &map.0 {
             if !known.contains(&entry.key.as_str()) {
                 problems.push_with(|| unknown(entry, section, &known));
@@ -140,10 +127,7 @@ impl Visitor for Reader<'_, '_, '_> {
             match key.rule.as_ref().filter(|rule| !(rule.holds)(&read)) {
                 Some(rule) => self.problems.push(Problem::new(
                     found.node.span.clone(),
-                    format!(
-                        "{:?} must be {}, not {}",
-                        key.name, rule.expected, found.node.value
-                    ),
+                    format!("{:?} must be {}, not {}", key.name, rule.expected, found.node.value),
                 )),
                 None => *value = read,
             }

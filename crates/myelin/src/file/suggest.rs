@@ -14,9 +14,7 @@ pub(super) fn suggest<'k>(text: &str, known: impl IntoIterator<Item = &'k str>) 
         (distance <= word.len().max(text.len()) / 3 + 1 && distance < word.len())
             .then_some(distance)
     };
-    let nearest = known
-        .into_iter()
-        .filter_map(|word| Some((near(word)?, word)));
+    let nearest = known.into_iter().filter_map(|word| Some((near(word)?, word)));
     let (_, word) = nearest.min_by_key(|(distance, _)| *distance)?;
     Some(format!("did you mean {word:?}?"))
 }

@@ -45,9 +45,7 @@ fn unquoted_scalars_are_what_yaml_1_2_says() {
 
 #[test]
 fn a_near_miss_is_suggested_and_nothing_else() {
-    let known = [
-        "id", "role", "count", "provider", "shape", "boot", "join", "policy",
-    ];
+    let known = ["id", "role", "count", "provider", "shape", "boot", "join", "policy"];
     let check = |text: &str, expected: Option<&str>| {
         let expected = expected.map(|word| format!("did you mean {word:?}?"));
         assert_eq!(suggest(text, known), expected, "{text}");

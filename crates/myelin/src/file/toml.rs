@@ -42,9 +42,7 @@ fn map(table: DeTable<'_>, depth: usize, n_nodes: &mut usize) -> Result<Value, P
             node: node(value, depth, n_nodes)?,
         })
     });
-    entries
-        .collect::<Result<_, _>>()
-        .map(|entries| Value::Map(Map(entries)))
+    entries.collect::<Result<_, _>>().map(|entries| Value::Map(Map(entries)))
 }
 
 fn node(value: Spanned<DeValue<'_>>, depth: usize, n_nodes: &mut usize) -> Result<Node, Problem> {
@@ -73,11 +71,7 @@ fn node(value: Spanned<DeValue<'_>>, depth: usize, n_nodes: &mut usize) -> Resul
         }
         DeValue::Table(table) => map(table, depth + 1, n_nodes)?,
     };
-    let span = if value.has_parts() {
-        span.start..span.start
-    } else {
-        span
-    };
+    let span = if value.has_parts() { span.start..span.start } else { span };
     Ok(Node { span, value })
 }
 

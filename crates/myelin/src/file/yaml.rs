@@ -140,19 +140,12 @@ impl Tree {
 
     fn enter(&mut self, span: Span, anchor: usize, parts: Parts) -> Result<(), Problem> {
         if self.open_key().is_some() {
-            return Err(Problem::new(
-                span,
-                "a key must be text, not a list or a map",
-            ));
+            return Err(Problem::new(span, "a key must be text, not a list or a map"));
         }
         if self.open.len() == MAX_DEPTH {
             return Err(too_deep(span));
         }
-        self.open.push(Open {
-            span,
-            anchor,
-            parts,
-        });
+        self.open.push(Open { span, anchor, parts });
         Ok(())
     }
 
@@ -173,10 +166,7 @@ impl Tree {
             return Err(Problem::new(span, "a key must be text, not an alias"));
         }
         let Some((node, size)) = self.anchors.get(&id) else {
-            return Err(Problem::new(
-                span,
-                "an alias may not stand inside its own anchor",
-            ));
+            return Err(Problem::new(span, "an alias may not stand inside its own anchor"));
         };
         self.n_nodes = self.n_nodes.saturating_add(*size);
         if self.n_nodes > MAX_NODES {
@@ -201,11 +191,7 @@ impl Tree {
             Some(Parts::List(items)) => items.push(node),
             Some(Parts::Map(map, key)) => {
                 let (key, key_span) = key.take().unwrap_or_default();
-                map.0.push(Entry {
-                    key,
-                    key_span,
-                    node,
-                });
+                map.0.push(Entry { key, key_span, node });
             }
         }
         Ok(())
@@ -249,10 +235,8 @@ fn without_duplicates(map: Map, problems: &mut Problems<'_>) -> Map {
     }
     for &(earlier, n) in &again {
         let Entry { key, key_span, .. } = &map.0[n];
-        let problem = Problem::new(
-            key_span.clone(),
-            format!("the key {} is given twice", Quoted(key)),
-        );
+        let problem =
+            Problem::new(key_span.clone(), format!("the key {} is given twice", Quoted(key)));
         let earlier = map.0[earlier].key_span.clone();
         problems.push(problem.note(earlier, "first given here"));
     }

@@ -47,10 +47,7 @@ impl Core {
             return Ok(Applied { generation, plan });
         }
         let generation = current.saturating_add(1);
-        self.desire(Desired {
-            shape: file.shape(generation),
-            retry: file.retry,
-        })?;
+        self.desire(Desired { shape: file.shape(generation), retry: file.retry })?;
         Ok(Applied { generation, plan })
     }
 
@@ -72,10 +69,7 @@ impl Core {
         let generation = self.driver.desired().map_or(0, |shape| shape.generation);
         let nothing = ClusterShape::new(self.options.run, generation.saturating_add(1), []);
         let retry = self.driver.retry_policy().clone();
-        let desired = Desired {
-            shape: nothing,
-            retry,
-        };
+        let desired = Desired { shape: nothing, retry };
         if let Err(error) = self.desire(desired) {
             tracing::error!(%error, "cannot want nothing");
         }

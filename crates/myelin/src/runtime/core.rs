@@ -45,9 +45,7 @@ pub(super) struct Core {
 impl Core {
     pub(super) fn new(options: Options, ports: Ports) -> Self {
         // The ceiling is the file's, which is checked before a shape comes here.
-        let driver = ClusterDriver::new(driver::Options {
-            max_nodes: u64::MAX,
-        });
+        let driver = ClusterDriver::new(driver::Options { max_nodes: u64::MAX });
         Self {
             ring: EventRing::new(options.n_events),
             since: options.clock.now(),
@@ -118,26 +116,12 @@ impl Core {
     }
 
     fn submit(&mut self, submission: driver::Submission) -> bool {
-        let driver::Submission {
-            node,
-            operation,
-            command,
-            deadline,
-        } = submission;
-        let submission = Submission {
-            node: node.clone(),
-            operation,
-            command,
-            deadline,
-        };
+        let driver::Submission { node, operation, command, deadline } = submission;
+        let submission = Submission { node: node.clone(), operation, command, deadline };
         let Err(error) = self.ports.executor.submit(submission) else {
             return true;
         };
-        self.fold(Event::SubmitFailed {
-            node,
-            operation,
-            message: error.to_string().into(),
-        });
+        self.fold(Event::SubmitFailed { node, operation, message: error.to_string().into() });
         false
     }
 
@@ -150,12 +134,7 @@ impl Core {
     }
 
     fn key(&self, node: LogicalNodeId, attempt: NodeAttemptId) -> AttemptKey {
-        AttemptKey {
-            cluster: self.options.cluster,
-            run: self.options.run,
-            node,
-            attempt,
-        }
+        AttemptKey { cluster: self.options.cluster, run: self.options.run, node, attempt }
     }
 
     pub(super) fn pulse(&self) -> Pulse {
@@ -183,17 +162,12 @@ impl Core {
             Request::Events { query, reply } => drop(reply.send(self.events(&query))),
             Request::KnowsNode { node, reply } => drop(reply.send(self.knows(&node))),
             Request::Plan { file, reply } => drop(reply.send(self.plan(&file))),
-            Request::Apply {
-                file,
-                if_generation,
-                may_take_ready,
-                reply,
-            } => drop(reply.send(self.apply(*file, if_generation, may_take_ready))),
-            Request::Operator {
-                target,
-                request,
-                reply,
-            } => drop(reply.send(self.operator(target, request))),
+            Request::Apply { file, if_generation, may_take_ready, reply } => {
+                drop(reply.send(self.apply(*file, if_generation, may_take_ready)))
+            }
+            Request::Operator { target, request, reply } => {
+                drop(reply.send(self.operator(target, request)))
+            }
             Request::Pause { paused, reply } => drop(reply.send(self.pause(paused))),
             Request::Down(reply) => {
                 self.down();
@@ -208,11 +182,7 @@ impl Core {
     }
 
     fn status(&self) -> view::StatusView {
-        let of = view::Loop {
-            run: self.options.run.0,
-            leaving: self.leaving,
-            since: self.since,
-        };
+        let of = view::Loop { run: self.options.run.0, leaving: self.leaving, since: self.since };
         view::status(&self.driver, &self.ports.snapshot.get(), of)
     }
 
@@ -256,20 +226,11 @@ impl Core {
     fn unknown(&self, name: &str) -> Error {
         let nodes = self.driver.state().nodes.keys().map(LogicalNodeId::as_str);
         let shape = self.driver.desired().into_iter();
-        let groups = shape
-            .flat_map(|shape| &shape.groups)
-            .map(|group| group.group_id.as_str());
-        let distances = nodes
-            .chain(groups)
-            .map(|known| (strsim::osa_distance(known, name), known));
+        let groups = shape.flat_map(|shape| &shape.groups).map(|group| group.group_id.as_str());
+        let distances = nodes.chain(groups).map(|known| (strsim::osa_distance(known, name), known));
         // Nearer than a third of its letters, or it is another word.
-        let near = distances
-            .min()
-            .filter(|(distance, _)| distance * 3 <= name.len());
-        Error::Unknown {
-            name: name.to_owned(),
-            near: near.map(|(_, known)| known.to_owned()),
-        }
+        let near = distances.min().filter(|(distance, _)| distance * 3 <= name.len());
+        Error::Unknown { name: name.to_owned(), near: near.map(|(_, known)| known.to_owned()) }
     }
 
     fn operator(&mut self, target: Target, request: OperatorRequest) -> Result<Vec<String>, Error> {
@@ -278,17 +239,10 @@ impl Core {
         }
         let (name, target) = self.target(target)?;
         let before = self.attempts_of(&target);
-        let not_applicable = |what, why| {
-            Err(Error::NotApplicable {
-                name: name.clone(),
-                what,
-                why,
-            })
-        };
-        let concerned: Vec<_> = before
-            .into_iter()
-            .filter(|id| applies(&self.driver, id, request))
-            .collect();
+        let not_applicable =
+            |what, why| Err(Error::NotApplicable { name: name.clone(), what, why });
+        let concerned: Vec<_> =
+            before.into_iter().filter(|id| applies(&self.driver, id, request)).collect();
         if concerned.is_empty() {
             let why = self.why_not(&target);
             return match request {
@@ -330,9 +284,7 @@ impl Core {
         match target {
             driver::Target::Node(id) => vec![id.clone()],
             driver::Target::Group(group) => {
-                let of_group = nodes
-                    .iter()
-                    .filter(|(_, it)| it.record.desired.group_id() == group);
+                let of_group = nodes.iter().filter(|(_, it)| it.record.desired.group_id() == group);
                 of_group.map(|(id, _)| id.clone()).collect()
             }
         }

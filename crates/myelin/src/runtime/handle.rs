@@ -125,10 +125,9 @@ pub enum Error {
 impl From<DesiredError> for Error {
     fn from(error: DesiredError) -> Self {
         match error {
-            DesiredError::OtherRun { expected, found } => Self::OtherRun {
-                expected: expected.0,
-                found: found.0,
-            },
+            DesiredError::OtherRun { expected, found } => {
+                Self::OtherRun { expected: expected.0, found: found.0 }
+            }
             DesiredError::Invalid(errors) => Self::Invalid(errors),
             other @ (DesiredError::OldGeneration { .. } | DesiredError::ChangedContent { .. }) => {
                 Self::Refused(other)
@@ -209,12 +208,9 @@ impl Handle {
         let (reply, answer) = oneshot::channel();
         let deadline = Instant::now() + ANSWER_DEADLINE;
         let sent = timeout_at(deadline, self.requests.send(request(reply))).await;
-        sent.map_err(|_| Error::NoAnswer)?
-            .map_err(|_| Error::Ended)?;
+        sent.map_err(|_| Error::NoAnswer)?.map_err(|_| Error::Ended)?;
         let answer = timeout_at(deadline, answer).await;
-        answer
-            .map_err(|_| Error::NoAnswer)?
-            .map_err(|_| Error::Ended)
+        answer.map_err(|_| Error::NoAnswer)?.map_err(|_| Error::Ended)
     }
 
     /// Returns how the loop stands, and what changes with it.
@@ -249,8 +245,7 @@ impl Handle {
         &self,
         n_moving: usize,
     ) -> Result<(Vec<GroupView>, Vec<NodeView>, usize), Error> {
-        self.ask(|reply| Request::Progress { n_moving, reply })
-            .await
+        self.ask(|reply| Request::Progress { n_moving, reply }).await
     }
 
     /// Returns everything about a node.
@@ -322,11 +317,7 @@ impl Handle {
         loop {
             let (wanted, of) = (node.clone(), changes.borrow_and_update());
             drop(of);
-            self.ask(|reply| Request::KnowsNode {
-                node: wanted,
-                reply,
-            })
-            .await??;
+            self.ask(|reply| Request::KnowsNode { node: wanted, reply }).await??;
             let lines = self.outputs.after(&node, after, limit);
             if !lines.is_empty() || timeout_at(deadline, changes.changed()).await.is_err() {
                 return Ok(lines);
@@ -356,13 +347,7 @@ impl Handle {
         may_take_ready: bool,
     ) -> Result<Applied, Error> {
         let file = Box::new(file);
-        self.ask(|reply| Request::Apply {
-            file,
-            if_generation,
-            may_take_ready,
-            reply,
-        })
-        .await?
+        self.ask(|reply| Request::Apply { file, if_generation, may_take_ready, reply }).await?
     }
 
     /// Passes an operator's word on; returns the nodes it applied to.
@@ -375,12 +360,7 @@ impl Handle {
         target: Target,
         request: OperatorRequest,
     ) -> Result<Vec<String>, Error> {
-        self.ask(|reply| Request::Operator {
-            target,
-            request,
-            reply,
-        })
-        .await?
+        self.ask(|reply| Request::Operator { target, request, reply }).await?
     }
 
     /// Stops or starts all effects. Returns whether that changed anything.

@@ -99,21 +99,14 @@ impl BootstrapSink for Outputs {
     fn report(&self, key: &AttemptKey, session: BootstrapSessionId, update: BootstrapUpdate) {
         let (sequence, stage, message) = match update {
             BootstrapUpdate::Output(line) => return self.print(key, line),
-            BootstrapUpdate::Stage {
-                sequence,
-                stage,
-                message,
-            } => (sequence, stage, message.map(Into::into)),
+            BootstrapUpdate::Stage { sequence, stage, message } => {
+                (sequence, stage, message.map(Into::into))
+            }
         };
         let observation = NodeObservation {
             node: key.node.clone(),
             attempt: key.attempt,
-            event: NodeEvent::Bootstrap {
-                session,
-                sequence,
-                stage,
-                message,
-            },
+            event: NodeEvent::Bootstrap { session, sequence, stage, message },
         };
         if self.0.observations.send(observation).is_err() {
             tracing::debug!(node = %key.node, "nobody drives the nodes any more");

@@ -18,11 +18,7 @@ pub(super) struct EventRing {
 
 impl EventRing {
     pub(super) fn new(n_kept: usize) -> Self {
-        Self {
-            events: VecDeque::new(),
-            n_kept,
-            last: 0,
-        }
+        Self { events: VecDeque::new(), n_kept, last: 0 }
     }
 
     /// Returns the number of the last event.
@@ -44,10 +40,7 @@ impl EventRing {
 
     fn numbered(&self) -> impl DoubleEndedIterator<Item = (u64, &DriverEvent)> {
         let first = self.last - self.events.len() as u64 + 1;
-        self.events
-            .iter()
-            .enumerate()
-            .map(move |(at, event)| (first + at as u64, event))
+        self.events.iter().enumerate().map(move |(at, event)| (first + at as u64, event))
     }
 
     /// Returns at most `limit` events after one, oldest first, of one node or of all.
@@ -61,22 +54,14 @@ impl EventRing {
         let skipped = usize::try_from(after.saturating_sub(first)).unwrap_or(usize::MAX);
         let events = self.numbered().skip(skipped);
         let of_node = events.filter(|(_, event)| is_of(event, node));
-        of_node
-            .take(limit)
-            .map(|(at, event)| view::event(at, event))
-            .collect()
+        of_node.take(limit).map(|(at, event)| view::event(at, event)).collect()
     }
 
     /// Returns the last `limit` events, oldest first, of one node or of all.
     pub(super) fn latest(&self, node: Option<&LogicalNodeId>, limit: usize) -> Vec<EventView> {
-        let of_node = self
-            .numbered()
-            .rev()
-            .filter(|(_, event)| is_of(event, node));
-        let mut latest: Vec<_> = of_node
-            .take(limit)
-            .map(|(at, event)| view::event(at, event))
-            .collect();
+        let of_node = self.numbered().rev().filter(|(_, event)| is_of(event, node));
+        let mut latest: Vec<_> =
+            of_node.take(limit).map(|(at, event)| view::event(at, event)).collect();
         latest.reverse();
         latest
     }

@@ -153,11 +153,7 @@ impl Service {
     pub fn new(options: Options, parts: Parts) -> (Self, Handle) {
         let (sender, requests) = mpsc::channel(MAX_REQUESTS);
         let (pulse, pulses) = watch::channel(Pulse::default());
-        let handle = Handle {
-            requests: sender,
-            pulse: pulses,
-            outputs: parts.outputs.clone(),
-        };
+        let handle = Handle { requests: sender, pulse: pulses, outputs: parts.outputs.clone() };
         let service = Self {
             clock: options.clock.clone(),
             tick_every: options.tick_every,

@@ -22,9 +22,7 @@ pub(crate) fn order(node: &str) -> (&str, u64, &str) {
 /// Returns every node, desired or left over, by group and index.
 pub(crate) fn nodes(driver: &ClusterDriver) -> Vec<NodeView> {
     let known = driver.state().nodes.iter();
-    let mut views: Vec<_> = known
-        .map(|(id, node)| node_view(driver, id, node))
-        .collect();
+    let mut views: Vec<_> = known.map(|(id, node)| node_view(driver, id, node)).collect();
     views.extend(missing(driver).map(|id| missing_view(driver, &id)));
     views.sort_by(|a, b| order(&a.node).cmp(&order(&b.node)));
     views
@@ -32,13 +30,8 @@ pub(crate) fn nodes(driver: &ClusterDriver) -> Vec<NodeView> {
 
 /// Lists the slots that have no node yet.
 fn missing(driver: &ClusterDriver) -> impl Iterator<Item = LogicalNodeId> + '_ {
-    let groups = driver
-        .planner()
-        .into_iter()
-        .flat_map(|planner| &planner.topology().groups);
-    let n_desired: u64 = driver
-        .planner()
-        .map_or(0, |planner| planner.topology().total());
+    let groups = driver.planner().into_iter().flat_map(|planner| &planner.topology().groups);
+    let n_desired: u64 = driver.planner().map_or(0, |planner| planner.topology().total());
     let known = &driver.state().nodes;
     // While nothing is missing, which is nearly always, nothing is expanded.
     let complete = known.len() as u64 >= n_desired;
@@ -60,10 +53,7 @@ fn node_view(driver: &ClusterDriver, id: &LogicalNodeId, node: &ManagedNode) -> 
         ready: node.is_ready(),
         ready_since: record.ready_since.map(stamp),
         provider: record.desired.provider().to_string(),
-        lease: record
-            .lease
-            .as_deref()
-            .map(|lease| lease.lease_id.to_string()),
+        lease: record.lease.as_deref().map(|lease| lease.lease_id.to_string()),
         delete_cause: node.delete_cause.map(|cause| cause.to_string()),
         why: text::why(&explanation),
     }
@@ -105,13 +95,9 @@ pub(crate) fn moving(driver: &ClusterDriver, at_most: usize) -> (Vec<NodeView>, 
         return (Vec::new(), 0);
     };
     let nodes = &driver.state().nodes;
-    let unsettled = planner
-        .unsettled()
-        .filter_map(|id| nodes.get_key_value(&id));
-    let mut shown: Vec<_> = unsettled
-        .take(at_most)
-        .map(|(id, node)| node_view(driver, id, node))
-        .collect();
+    let unsettled = planner.unsettled().filter_map(|id| nodes.get_key_value(&id));
+    let mut shown: Vec<_> =
+        unsettled.take(at_most).map(|(id, node)| node_view(driver, id, node)).collect();
     shown.sort_by(|a, b| order(&a.node).cmp(&order(&b.node)));
     (shown, planner.n_unsettled())
 }
@@ -175,9 +161,8 @@ fn count_unsettled(
     let topology = driver.planner().map(Planner::topology);
     let wanted = topology.is_some_and(|topology| topology.wanting(slot).is_some());
     let group = slot.group_id();
-    let view = views
-        .entry(group.clone())
-        .or_insert_with(|| empty_group(group, slot.provider().as_str()));
+    let view =
+        views.entry(group.clone()).or_insert_with(|| empty_group(group, slot.provider().as_str()));
     if !wanted {
         view.leaving += 1;
     } else if !node.is_ready() {
@@ -209,12 +194,7 @@ pub(crate) fn status(driver: &ClusterDriver, executor: &Snapshot, of: Loop) -> S
         since: stamp(of.since),
         pid: std::process::id(),
         groups: groups(driver),
-        brake: brake(
-            driver
-                .planner()
-                .map(|it| it.run_brake(state))
-                .unwrap_or_default(),
-        ),
+        brake: brake(driver.planner().map(|it| it.run_brake(state)).unwrap_or_default()),
         providers: executor.providers.iter().map(provider).collect(),
     }
 }
@@ -277,9 +257,7 @@ pub(crate) fn explain(
     let underway = record.filter(|record| !record.stage.is_handed_off());
     Some(ExplainView {
         next: text::next(&explanation, node),
-        connection: record
-            .and_then(|record| record.connection.as_ref())
-            .map(connection),
+        connection: record.and_then(|record| record.connection.as_ref()).map(connection),
         bootstrap: bootstrap.map(|facts| format!("{:?}", facts.stage)),
         join_by: underway.and_then(|record| record.bootstrap_by).map(stamp),
         ready_by: underway.and_then(|record| record.ready_by).map(stamp),

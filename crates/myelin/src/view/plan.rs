@@ -26,19 +26,15 @@ pub(crate) fn plan(
     let preview = driver.preview(&file.shape(generation))?;
     let trial = accepted_by_a_copy(driver, file, generation, now);
     let changes = preview.changes.iter();
-    let mut changes: Vec<_> = changes
-        .map(|(id, change)| change_view(&trial, id, *change))
-        .collect();
+    let mut changes: Vec<_> =
+        changes.map(|(id, change)| change_view(&trial, id, *change)).collect();
     changes.sort_by_key(place);
     let planned: std::collections::BTreeSet<_> =
         preview.changes.iter().map(|(id, _)| id.clone()).collect();
     let unsettled = trial.planner().into_iter().flat_map(Planner::unsettled);
     let mut waiting: Vec<_> = unsettled
         .filter(|id| !planned.contains(id))
-        .map(|id| WaitingView {
-            node: id.to_string(),
-            why: text::why(&trial.explain(&id)),
-        })
+        .map(|id| WaitingView { node: id.to_string(), why: text::why(&trial.explain(&id)) })
         .collect();
     waiting.sort_by(|a, b| order(&a.node).cmp(&order(&b.node)));
     Ok(PlanView {
@@ -58,14 +54,10 @@ fn accepted_by_a_copy(
     generation: u64,
     now: SystemTime,
 ) -> ClusterDriver {
-    let options = Options {
-        max_nodes: u64::MAX,
-    };
+    let options = Options { max_nodes: u64::MAX };
     let mut copy = ClusterDriver::restore(options, driver.state().clone());
-    let desired = Desired {
-        shape: file.shape(generation.saturating_add(1)),
-        retry: file.retry.clone(),
-    };
+    let desired =
+        Desired { shape: file.shape(generation.saturating_add(1)), retry: file.retry.clone() };
     drop(copy.handle(now, Event::Desired(Box::new(desired))));
     copy
 }

@@ -28,12 +28,7 @@ pub(super) fn held_because(held: &Held) -> Why {
         Until::At(time) => (Some(stamp(time)), None),
         Until::On(trigger) => (None, Some(awaited(trigger).to_owned())),
     };
-    Why {
-        code: held.reason.code().to_owned(),
-        text: reason(&held.reason),
-        until,
-        until_event,
-    }
+    Why { code: held.reason.code().to_owned(), text: reason(&held.reason), until, until_event }
 }
 
 fn awaited(trigger: Trigger) -> &'static str {
@@ -49,22 +44,15 @@ fn reason(reason: &HeldReason) -> String {
         HeldReason::Silent { since } => {
             format!("the agent is silent since {:.0}", stamp(*since))
         }
-        HeldReason::Pending {
-            kind,
-            expired: false,
-        } => doing(*kind).to_owned(),
-        HeldReason::Pending {
-            kind,
-            expired: true,
-        } => format!("{} took too long and is being stopped", doing(*kind)),
+        HeldReason::Pending { kind, expired: false } => doing(*kind).to_owned(),
+        HeldReason::Pending { kind, expired: true } => {
+            format!("{} took too long and is being stopped", doing(*kind))
+        }
         HeldReason::Backoff { failures } => {
             format!("the last step failed ({}), trying again", times(*failures))
         }
         HeldReason::RestartBackoff { failures } => {
-            format!(
-                "the last attempt failed ({}), starting anew",
-                times(*failures)
-            )
+            format!("the last attempt failed ({}), starting anew", times(*failures))
         }
         HeldReason::Refused { node, message } => {
             format!("the provider refused the template (at {node}): {message}")

@@ -29,19 +29,12 @@ fn serve(handle: &Handle, options: Options) -> Socket {
     let path = directory.path().join("control.sock");
     let server = Server::bind(&path, handle.clone(), options).unwrap();
     let server = tokio::spawn(server.run(CancellationToken::new()));
-    Socket {
-        _directory: directory,
-        path,
-        _server: AbortOnDropHandle::new(server),
-    }
+    Socket { _directory: directory, path, _server: AbortOnDropHandle::new(server) }
 }
 
 async fn answer_to(stream: &mut UnixStream) -> Answer {
     let mut text = String::new();
-    timeout(PATIENCE, stream.read_to_string(&mut text))
-        .await
-        .unwrap()
-        .unwrap();
+    timeout(PATIENCE, stream.read_to_string(&mut text)).await.unwrap().unwrap();
     serde_json::from_str(&text).unwrap()
 }
 
@@ -55,10 +48,7 @@ fn kind(answer: Answer) -> FailureKind {
 #[tokio::test]
 async fn a_peer_that_dawdles_is_told_so() {
     let world = World::new();
-    let options = Options {
-        read_deadline: Duration::from_millis(100),
-        ..Options::default()
-    };
+    let options = Options { read_deadline: Duration::from_millis(100), ..Options::default() };
     let socket = serve(&world.handle, options);
     let mut silent = UnixStream::connect(&socket.path).await.unwrap();
     assert_eq!(kind(answer_to(&mut silent).await), FailureKind::Late);
@@ -70,10 +60,7 @@ async fn a_peer_that_dawdles_is_told_so() {
 #[tokio::test]
 async fn a_peer_too_many_is_told_so_and_a_place_is_free_again_later() {
     let world = World::new();
-    let options = Options {
-        max_connections: 1,
-        ..Options::default()
-    };
+    let options = Options { max_connections: 1, ..Options::default() };
     let socket = serve(&world.handle, options);
     let mut first = Client::connect(&socket.path).await.unwrap();
     first.ask(Request::Status {}).await.unwrap();
@@ -114,11 +101,7 @@ async fn a_refused_request_leaves_the_connection_open() {
         (source("yaml", "run: 2\ngroups: []"), FailureKind::Refused),
     ];
     for (source, expected) in wrong {
-        let apply = Request::Apply {
-            source,
-            if_generation: None,
-            may_take_ready: true,
-        };
+        let apply = Request::Apply { source, if_generation: None, may_take_ready: true };
         let Err(Error::Failure(failure)) = client.ask(apply).await else {
             panic!("it is refused");
         };

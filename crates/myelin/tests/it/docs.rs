@@ -6,9 +6,7 @@ use myelin::file::schema;
 use serde_json::Value as Json;
 
 fn read(path: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../..")
-        .join(path);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
@@ -134,9 +132,7 @@ fn help(command: &[&str]) -> String {
 fn commands(help: &str) -> Vec<&str> {
     let (_, list) = help.split_once("Commands:\n").expect("commands are listed");
     let lines = list.lines().take_while(|line| !line.is_empty());
-    lines
-        .filter_map(|line| line.split_whitespace().next())
-        .collect()
+    lines.filter_map(|line| line.split_whitespace().next()).collect()
 }
 
 #[test]
@@ -148,9 +144,7 @@ fn the_page_of_commands_has_every_command_and_every_option() {
     for command in commands {
         assert!(page.contains(&format!("| `{command}")), "{command}");
         let help = help(&[command]);
-        let options = help
-            .split_whitespace()
-            .filter(|word| word.starts_with("--"));
+        let options = help.split_whitespace().filter(|word| word.starts_with("--"));
         let plain = |c: char| c != '-' && !c.is_ascii_alphanumeric();
         for option in options.map(|word| word.split(plain).next().unwrap_or(word)) {
             assert!(page.contains(&format!("`{option}")), "{command} {option}");

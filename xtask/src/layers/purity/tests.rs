@@ -7,10 +7,7 @@ fn check(text: &str) -> String {
 
 fn check_as(strictness: Strictness, text: &str) -> String {
     let named = check_text(text, strictness);
-    let lines: Vec<_> = named
-        .iter()
-        .map(|(line, what)| format!("{line}: {what}"))
-        .collect();
+    let lines: Vec<_> = named.iter().map(|(line, what)| format!("{line}: {what}")).collect();
     lines.join("\n")
 }
 

@@ -44,12 +44,7 @@ type Later = Vec<(SystemTime, Happening)>;
 impl Provider {
     /// Does what an effect asks, as the script wants it, and says what the driver learns of it when.
     pub(crate) fn submit(&mut self, now: SystemTime, submission: &Submission) -> Later {
-        let Submission {
-            node,
-            operation,
-            command,
-            ..
-        } = submission;
+        let Submission { node, operation, command, .. } = submission;
         let kind = command.kind();
         let mut later = Vec::new();
         let reply = self.script.reply(kind, node);
@@ -138,18 +133,12 @@ impl Provider {
                 return OperationOutcome::LeaseAbsent;
             }
             let other = self.leases.iter().find(|(node, _)| *node == key.0);
-            assert_eq!(
-                other, None,
-                "two live leases of one slot, the second for {key:?}"
-            );
+            assert_eq!(other, None, "two live leases of one slot, the second for {key:?}");
             self.leases.insert(key.clone());
             self.n_leases_ever += 1;
             self.most_leases = self.most_leases.max(self.leases.len());
         }
-        OperationOutcome::LeaseCreated {
-            lease: Box::new(lease(key)),
-            connection: None,
-        }
+        OperationOutcome::LeaseCreated { lease: Box::new(lease(key)), connection: None }
     }
 
     fn start(
@@ -174,19 +163,13 @@ impl Provider {
             Boot::Joins => 4 * TAKES,
             Boot::JoinsFirst => TAKES / 2,
             Boot::Fails(stage) => {
-                later.push((
-                    now + 2 * TAKES,
-                    report(&key, session, 1, BootstrapStage::SshReady),
-                ));
+                later.push((now + 2 * TAKES, report(&key, session, 1, BootstrapStage::SshReady)));
                 later.push((now + 3 * TAKES, report(&key, session, 2, stage)));
                 return OperationOutcome::BootstrapStarted { session };
             }
             Boot::Hangs => return OperationOutcome::BootstrapStarted { session },
         };
-        later.push((
-            now + 2 * TAKES,
-            report(&key, session, 1, BootstrapStage::SshReady),
-        ));
+        later.push((now + 2 * TAKES, report(&key, session, 1, BootstrapStage::SshReady)));
         self.agents.insert(key.clone());
         later.push((now + delay, Happening::Dial(key)));
         OperationOutcome::BootstrapStarted { session }
@@ -209,11 +192,7 @@ impl Provider {
         let (node, attempt) = self.agents.get(agent)?.clone();
         let swactor = swactor(&node, attempt);
         let event = NodeEvent::Joined { swactor };
-        Some(NodeObservation {
-            node,
-            attempt,
-            event,
-        })
+        Some(NodeObservation { node, attempt, event })
     }
 
     /// Ends the agent of a node.
@@ -253,16 +232,11 @@ fn lease((node, attempt): &AgentKey) -> LeaseFacts {
 }
 
 fn connection((node, attempt): &AgentKey) -> Connection {
-    Connection::Exec(ExecEndpoint {
-        target: format!("{node}-{attempt}").into(),
-    })
+    Connection::Exec(ExecEndpoint { target: format!("{node}-{attempt}").into() })
 }
 
 fn failed(class: ErrorClass) -> OperationOutcome {
-    OperationOutcome::Failed(OperationError {
-        class,
-        message: "scripted".into(),
-    })
+    OperationOutcome::Failed(OperationError { class, message: "scripted".into() })
 }
 
 fn finished(node: &LogicalNodeId, operation: OperationId, outcome: OperationOutcome) -> Happening {
@@ -280,12 +254,7 @@ fn report(
     sequence: u64,
     stage: BootstrapStage,
 ) -> Happening {
-    let event = NodeEvent::Bootstrap {
-        session,
-        sequence,
-        stage,
-        message: None,
-    };
+    let event = NodeEvent::Bootstrap { session, sequence, stage, message: None };
     Happening::Event(Event::Observed(NodeObservation {
         node: node.clone(),
         attempt: *attempt,

@@ -41,47 +41,24 @@ pub(crate) enum Boot {
 #[derive(Clone, Debug)]
 pub(crate) enum Rule {
     /// The next `times` effects of a kind end like this.
-    Effect {
-        kind: OperationKind,
-        node: Option<LogicalNodeId>,
-        reply: Reply,
-        times: u32,
-    },
+    Effect { kind: OperationKind, node: Option<LogicalNodeId>, reply: Reply, times: u32 },
     /// Bootstraps of machines made from an image go like this.
     Image { image: &'static str, boot: Boot },
     /// The next `times` bootstraps of a node go like this.
-    Node {
-        node: LogicalNodeId,
-        boot: Boot,
-        times: u32,
-    },
+    Node { node: LogicalNodeId, boot: Boot, times: u32 },
 }
 
 impl Rule {
     pub(crate) fn effect(kind: OperationKind, reply: Reply, times: u32) -> Self {
-        Self::Effect {
-            kind,
-            node: None,
-            reply,
-            times,
-        }
+        Self::Effect { kind, node: None, reply, times }
     }
 
     pub(crate) fn effect_of(node: &str, kind: OperationKind, reply: Reply, times: u32) -> Self {
-        Self::Effect {
-            kind,
-            node: Some(node.into()),
-            reply,
-            times,
-        }
+        Self::Effect { kind, node: Some(node.into()), reply, times }
     }
 
     pub(crate) fn boot(node: &str, boot: Boot, times: u32) -> Self {
-        Self::Node {
-            node: node.into(),
-            boot,
-            times,
-        }
+        Self::Node { node: node.into(), boot, times }
     }
 }
 
@@ -100,12 +77,7 @@ impl Script {
 
     pub(crate) fn reply(&mut self, kind: OperationKind, node: &LogicalNodeId) -> Reply {
         for rule in self.0.iter_mut().rev() {
-            if let Rule::Effect {
-                kind: k,
-                node: n,
-                reply,
-                times,
-            } = rule
+            if let Rule::Effect { kind: k, node: n, reply, times } = rule
                 && *k == kind
                 && n.as_ref().is_none_or(|n| n == node)
                 && *times > 0
@@ -120,11 +92,7 @@ impl Script {
     pub(crate) fn boot(&mut self, node: &LogicalNodeId, image: &str) -> Boot {
         for rule in self.0.iter_mut().rev() {
             match rule {
-                Rule::Node {
-                    node: n,
-                    boot,
-                    times,
-                } if n == node && *times > 0 => {
+                Rule::Node { node: n, boot, times } if n == node && *times > 0 => {
                     *times -= 1;
                     return *boot;
                 }

@@ -19,21 +19,11 @@ pub(crate) fn command() -> impl Strategy<Value = NodeManagerCommand> {
     let start = (slot(), lease(), connection(), mode(), maybe_time());
     prop_oneof![
         (slot(), mode(), maybe_time()).prop_map(|(spec, mode, unsettled_since)| {
-            NodeManagerCommand::CreateLease {
-                spec,
-                mode,
-                unsettled_since,
-            }
+            NodeManagerCommand::CreateLease { spec, mode, unsettled_since }
         }),
         lease().prop_map(|lease| NodeManagerCommand::LookupEndpoint { lease }),
         start.prop_map(|(spec, lease, connection, mode, unsettled_since)| {
-            NodeManagerCommand::StartBootstrap {
-                spec,
-                lease,
-                connection,
-                mode,
-                unsettled_since,
-            }
+            NodeManagerCommand::StartBootstrap { spec, lease, connection, mode, unsettled_since }
         }),
         option::of(session())
             .prop_map(|session| NodeManagerCommand::BootstrapConvergenceObserved { session }),
@@ -73,19 +63,9 @@ fn outcome() -> impl Strategy<Value = OperationOutcome> {
 
 fn event() -> impl Strategy<Value = NodeEvent> {
     let finished = (operation_id(), outcome());
-    let bootstrap = (
-        session(),
-        any::<u64>(),
-        bootstrap_stage(),
-        option::of(message()),
-    );
-    let request = select(
-        &[
-            OperatorRequest::Retry,
-            OperatorRequest::Replace,
-            OperatorRequest::Abandon,
-        ][..],
-    );
+    let bootstrap = (session(), any::<u64>(), bootstrap_stage(), option::of(message()));
+    let request =
+        select(&[OperatorRequest::Retry, OperatorRequest::Replace, OperatorRequest::Abandon][..]);
     prop_oneof![
         finished
             .prop_map(|(operation, outcome)| NodeEvent::OperationFinished { operation, outcome }),
@@ -97,10 +77,8 @@ fn event() -> impl Strategy<Value = NodeEvent> {
         }),
         swactor_id().prop_map(|swactor| NodeEvent::Joined { swactor }),
         swactor_id().prop_map(|swactor| NodeEvent::Contact { swactor }),
-        (swactor_id(), time()).prop_map(|(swactor, last_contact)| NodeEvent::Silent {
-            swactor,
-            last_contact,
-        }),
+        (swactor_id(), time())
+            .prop_map(|(swactor, last_contact)| NodeEvent::Silent { swactor, last_contact }),
         Just(NodeEvent::LeaseGone),
         Just(NodeEvent::DeadlinePassed),
         request.prop_map(NodeEvent::Operator),

@@ -20,14 +20,8 @@ fn leaving_by_any_signal_removes_the_machines_and_says_so() {
         up.signal(signal);
         let (code, log) = up.end();
         assert_eq!(code, Some(0), "{log}");
-        assert!(
-            log.contains(&format!("{why}: removing 2 machines")),
-            "{log}"
-        );
-        assert!(
-            log.contains(&format!("{why}: all machines are removed")),
-            "{log}"
-        );
+        assert!(log.contains(&format!("{why}: removing 2 machines")), "{log}");
+        assert!(log.contains(&format!("{why}: all machines are removed")), "{log}");
         site.nothing_is_left();
         assert_eq!(site.ok(&["down", "--yes"]), "nothing is left to remove\n");
     }
@@ -37,31 +31,18 @@ fn leaving_by_any_signal_removes_the_machines_and_says_so() {
 fn a_second_interrupt_leaves_at_once_and_names_what_is_left() {
     let site = Site::new();
     let stubborn = "trap '' TERM; while :; do sleep 0.2; done";
-    let up = site.up(&workers(
-        1,
-        &format!(", boot: {{start_swactor_command: \"{stubborn}\"}}"),
-    ));
-    until("it boots", || {
-        (site.nodes()[0].state == "booting").then_some(())
-    });
+    let up = site.up(&workers(1, &format!(", boot: {{start_swactor_command: \"{stubborn}\"}}")));
+    until("it boots", || (site.nodes()[0].state == "booting").then_some(()));
     up.signal(Signal::INT);
-    until("it removes", || {
-        up.log().contains("removing 1 machine").then_some(())
-    });
+    until("it removes", || up.log().contains("removing 1 machine").then_some(()));
     let asked = Instant::now();
     up.signal(Signal::INT);
     let (code, log) = up.end();
     assert_eq!(code, Some(1), "{log}");
     assert!(asked.elapsed().as_secs() < 30);
-    assert!(
-        log.contains("error: left at once: 1 machine is left"),
-        "{log}"
-    );
+    assert!(log.contains("error: left at once: 1 machine is left"), "{log}");
     assert!(log.contains("1.worker-0.0"), "it is named: {log}");
-    assert!(
-        log.contains("hint: remove it with `myelin down --state-dir "),
-        "{log}"
-    );
+    assert!(log.contains("hint: remove it with `myelin down --state-dir "), "{log}");
     site.ok(&["down", "--yes"]);
     site.nothing_is_left();
 }
@@ -81,17 +62,10 @@ fn a_new_up_after_a_sigkill_leaves_the_strangers_alone_and_down_removes_both() {
     let up = site.up(&workers(2, ""));
     site.until_converged();
     let log = up.log();
-    assert!(
-        log.contains("2 machines of an earlier `up` are still there"),
-        "{log}"
-    );
+    assert!(log.contains("2 machines of an earlier `up` are still there"), "{log}");
     let leases = site.leases();
     assert_eq!(leases.len(), 4);
-    let ours: Vec<_> = site
-        .nodes()
-        .into_iter()
-        .filter_map(|node| node.lease)
-        .collect();
+    let ours: Vec<_> = site.nodes().into_iter().filter_map(|node| node.lease).collect();
     assert!(ours.iter().all(|lease| !strangers.contains(lease)));
     let told = site.ok(&["down", "--yes"]);
     assert_eq!(told, "removed 4 machines; nothing is left\n");
@@ -121,10 +95,7 @@ fn a_second_up_is_told_who_drives_the_run() {
     let file = site.write("cluster.yaml", &workers(1, ""));
     let refused = site.fails(1, &["up", file.to_str().unwrap()]);
     let pid = up.pid().as_raw_nonzero();
-    assert!(
-        refused.contains(&format!("driven by another process (pid {pid})")),
-        "{refused}"
-    );
+    assert!(refused.contains(&format!("driven by another process (pid {pid})")), "{refused}");
     up.signal(Signal::TERM);
     assert_eq!(up.end().0, Some(0));
     site.nothing_is_left();

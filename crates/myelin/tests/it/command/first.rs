@@ -23,16 +23,10 @@ fn the_quickstart_converges_stays_and_is_removed_by_down() {
     let refused = site.fails(1, &["down"]);
     assert!(refused.contains("Remove 3 machines?"), "{refused}");
     for lease in site.leases() {
-        assert!(
-            refused.contains(&lease),
-            "each machine is listed: {refused}"
-        );
+        assert!(refused.contains(&lease), "each machine is listed: {refused}");
     }
     assert_eq!(site.leases().len(), 3, "nothing was removed");
-    assert_eq!(
-        site.ok(&["down", "--yes"]),
-        "removed 3 machines; nothing is left\n"
-    );
+    assert_eq!(site.ok(&["down", "--yes"]), "removed 3 machines; nothing is left\n");
     site.nothing_is_left();
     assert_eq!(site.ok(&["down", "--yes"]), "nothing is left to remove\n");
 }
@@ -42,35 +36,17 @@ fn a_bootstrap_that_never_joins_ends_with_who_waits_for_what_until_when() {
     let site = Site::new();
     let never = workers(2, ", boot: {start_swactor_command: sleep 1000}");
     let file = site.write("never.yaml", &never);
-    let args = [
-        "up",
-        file.to_str().unwrap(),
-        "--until-converged",
-        "--timeout",
-        "1s",
-    ];
+    let args = ["up", file.to_str().unwrap(), "--until-converged", "--timeout", "1s"];
     let output = site.run(&args);
     let (out, err) = (stdout(&output), stderr(&output));
     assert_eq!(output.status.code(), Some(3), "{out}{err}");
-    assert!(
-        err.contains("not converged in time: 2 of 2 nodes are not ready"),
-        "{err}"
-    );
+    assert!(err.contains("not converged in time: 2 of 2 nodes are not ready"), "{err}");
     assert!(err.contains("hint: what is leased stays"), "{err}");
     for node in ["worker-0", "worker-1"] {
-        let line = out
-            .lines()
-            .find(|it| it.starts_with(&format!("{node}  booting")))
-            .unwrap();
-        assert!(
-            line.contains("waiting for the agent to join, at most "),
-            "{line}"
-        );
+        let line = out.lines().find(|it| it.starts_with(&format!("{node}  booting"))).unwrap();
+        assert!(line.contains("waiting for the agent to join, at most "), "{line}");
     }
-    let until = out
-        .lines()
-        .find(|line| line.starts_with("  until "))
-        .unwrap();
+    let until = out.lines().find(|line| line.starts_with("  until ")).unwrap();
     assert!(until.contains('T') && until.contains("Z (in "), "{until}");
     site.ok(&["down", "--yes"]);
     site.nothing_is_left();
@@ -97,27 +73,18 @@ fn every_reader_speaks_json_and_yaml_and_explains_every_node() {
         let from_yaml: serde_json::Value = serde_saphyr::from_str(&yaml).unwrap();
         assert_eq!(from_yaml.is_object(), json.is_object(), "{yaml}");
         let table = site.ok(reader);
-        assert!(
-            !table.contains('\x1b'),
-            "no colours where nobody sees them: {table}"
-        );
+        assert!(!table.contains('\x1b'), "no colours where nobody sees them: {table}");
     }
     let lines = site.ok(&["logs", "worker-0"]);
     assert!(lines.contains("agent: joined as worker-0"), "{lines}");
     let explained = site.ok(&["explain", "worker-0"]);
-    assert!(
-        explained.starts_with("worker-0: ready\n  why          as desired\n"),
-        "{explained}"
-    );
+    assert!(explained.starts_with("worker-0: ready\n  why          as desired\n"), "{explained}");
     let status = site.status();
     assert_eq!(status.pid.cast_signed(), up.pid().as_raw_nonzero().get());
     site.ok(&["down", "--yes"]);
     let (code, log) = up.end();
     assert_eq!(code, Some(0), "{log}");
-    assert!(
-        log.contains("taken down by `myelin down`: all machines are removed"),
-        "{log}"
-    );
+    assert!(log.contains("taken down by `myelin down`: all machines are removed"), "{log}");
     site.nothing_is_left();
 }
 
@@ -125,18 +92,11 @@ fn every_reader_speaks_json_and_yaml_and_explains_every_node() {
 fn plain_lines_say_what_happens_to_each_node() {
     let site = Site::new();
     let up = site.up(&workers(1, ""));
-    until("it is ready", || {
-        up.log().contains("worker-0 ready").then_some(())
-    });
+    until("it is ready", || up.log().contains("worker-0 ready").then_some(()));
     site.signal_agent("worker-0", rustix::process::Signal::KILL);
-    until("it is ready again", || {
-        (up.log().matches("worker-0 ready").count() == 2).then_some(())
-    });
+    until("it is ready again", || (up.log().matches("worker-0 ready").count() == 2).then_some(()));
     let log = up.log();
-    let said: Vec<_> = log
-        .lines()
-        .filter_map(|line| line.split_once("worker-0 "))
-        .collect();
+    let said: Vec<_> = log.lines().filter_map(|line| line.split_once("worker-0 ")).collect();
     let said: Vec<_> = said.into_iter().map(|(_, what)| what).collect();
     assert_eq!(
         said,
@@ -173,32 +133,17 @@ fn followers_go_on_until_the_loop_ends() {
     let events = follow(&["events", "-f", "-o", "json", "worker-0"]);
     let logs = follow(&["logs", "-f", "worker-0"]);
     site.ok(&["replace", "worker-0"]);
-    until("it is replaced", || {
-        (site.attempts() == [("worker-0".into(), 1)]).then_some(())
-    });
+    until("it is replaced", || (site.attempts() == [("worker-0".into(), 1)]).then_some(()));
     site.until_converged();
-    let joined = || {
-        site.ok(&["logs", "worker-0"])
-            .matches("joined as worker-0")
-            .count()
-    };
+    let joined = || site.ok(&["logs", "worker-0"]).matches("joined as worker-0").count();
     until("its output has come", || (joined() == 2).then_some(()));
     up.signal(rustix::process::Signal::INT);
     up.end();
     let events = stdout(&events.wait_with_output().unwrap());
-    let events: Vec<myelin::view::EventView> = events
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
-    assert!(
-        events
-            .windows(2)
-            .all(|pair| pair[0].sequence < pair[1].sequence)
-    );
-    assert_eq!(
-        events.iter().filter(|event| event.code == "ready").count(),
-        2
-    );
+    let events: Vec<myelin::view::EventView> =
+        events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(events.windows(2).all(|pair| pair[0].sequence < pair[1].sequence));
+    assert_eq!(events.iter().filter(|event| event.code == "ready").count(), 2);
     let logs = stdout(&logs.wait_with_output().unwrap());
     assert_eq!(logs.matches("joined as worker-0").count(), 2, "{logs}");
     site.nothing_is_left();
@@ -213,25 +158,13 @@ fn the_command_describes_itself() {
         assert!(site.ok(&["completions", shell]).contains("myelin"));
     }
     let man = site.ok(&["man"]);
-    assert!(
-        man.contains(".TH myelin") && man.contains("myelin\\-up"),
-        "{man}"
-    );
+    assert!(man.contains(".TH myelin") && man.contains("myelin\\-up"), "{man}");
     let help = site.ok(&["--help"]);
-    assert!(
-        !help.contains("agent ") && !help.contains("debug"),
-        "{help}"
-    );
-    let file = site.write(
-        "short.yaml",
-        &format!("run: 1\ngroups: [{{id: a, count: 1}}]\n{QUICK}"),
-    );
+    assert!(!help.contains("agent ") && !help.contains("debug"), "{help}");
+    let file = site.write("short.yaml", &format!("run: 1\ngroups: [{{id: a, count: 1}}]\n{QUICK}"));
     let shown = site.ok(&["plan", "--show-defaults", file.to_str().unwrap()]);
     let whole = site.write("whole.yaml", &shown);
-    assert_eq!(
-        site.ok(&["plan", "--show-defaults", whole.to_str().unwrap()]),
-        shown
-    );
+    assert_eq!(site.ok(&["plan", "--show-defaults", whole.to_str().unwrap()]), shown);
 }
 
 #[test]
@@ -245,9 +178,6 @@ fn a_state_directory_with_a_long_path_works_too() {
     assert!(!socket.starts_with(site.state()) && socket.exists());
     up.signal(rustix::process::Signal::TERM);
     assert_eq!(up.end().0, Some(0));
-    assert!(
-        !socket.parent().unwrap().exists(),
-        "its directory is removed"
-    );
+    assert!(!socket.parent().unwrap().exists(), "its directory is removed");
     site.nothing_is_left();
 }

@@ -16,27 +16,18 @@ fn a_failing_bootstrap_is_cleaned_up_and_tried_again_and_its_output_is_kept() {
     let site = Site::new();
     let failing = ", boot: {verify_commands: [\"echo the disk is gone >&2; exit 3\"]}";
     let up = site.up(&workers(1, failing));
-    until("it fails", || {
-        (!site.events("attempt_failed").is_empty()).then_some(())
-    });
-    until("a fresh attempt starts", || {
-        (!site.events("restarted").is_empty()).then_some(())
-    });
+    until("it fails", || (!site.events("attempt_failed").is_empty()).then_some(()));
+    until("a fresh attempt starts", || (!site.events("restarted").is_empty()).then_some(()));
     let events: Vec<myelin::view::EventView> = site.json(&["events", "-n", "10000", "worker-0"]);
     let codes: Vec<_> = events.iter().map(|event| event.code.as_str()).collect();
     let at = |code: &str| codes.iter().position(|it| *it == code).unwrap();
     assert!(at("attempt_failed") < at("destroyed") && at("destroyed") < at("restarted"));
     let explained = site.explain("worker-0");
     let error = explained.retry.last_error.unwrap();
-    assert!(
-        error.contains("the disk is gone") || error.contains('3'),
-        "{error}"
-    );
+    assert!(error.contains("the disk is gone") || error.contains('3'), "{error}");
     let logs = site.ok(&["logs", "worker-0"]);
     assert!(logs.contains("the disk is gone"), "{logs}");
-    until("it says so", || {
-        up.log().contains("attempt failed: ").then_some(())
-    });
+    until("it says so", || up.log().contains("attempt failed: ").then_some(()));
     up.signal(Signal::TERM);
     assert_eq!(up.end().0, Some(0));
     site.nothing_is_left();
@@ -49,20 +40,11 @@ fn an_impossible_image_costs_a_group_of_twenty_one_create_and_says_why() {
     let output = site.run(&["up", file.to_str().unwrap(), "--until-converged"]);
     let (out, err) = (stdout(&output), stderr(&output));
     assert_eq!(output.status.code(), Some(3), "{out}{err}");
-    assert!(
-        err.contains("only a person can help: 20 of 20 nodes are not ready"),
-        "{err}"
-    );
-    assert!(
-        err.ends_with("hint: nothing is leased; mend the file and try again\n"),
-        "{err}"
-    );
+    assert!(err.contains("only a person can help: 20 of 20 nodes are not ready"), "{err}");
+    assert!(err.ends_with("hint: nothing is leased; mend the file and try again\n"), "{err}");
     assert_eq!(out.matches("CreateLease 0.0 submitted").count(), 1, "{out}");
     assert!(!out.contains("CreateLease 1.0 submitted"), "{out}");
-    assert!(
-        out.contains("image /nonexistent/image does not exist"),
-        "{out}"
-    );
+    assert!(out.contains("image /nonexistent/image does not exist"), "{out}");
     site.nothing_is_left();
 }
 
@@ -77,34 +59,19 @@ fn words_that_make_no_sense_are_refused_with_a_hint() {
     site.fails(1, &["nodes"]);
     let wrong = site.write("wrong.yaml", "run: 1\ngroups: [{id: worker, cuont: 3}]\n");
     let errors = site.fails(1, &["up", wrong.to_str().unwrap()]);
-    assert!(
-        errors.contains("wrong.yaml:2:23: unknown key \"cuont\" in a group"),
-        "{errors}"
-    );
-    assert!(
-        errors.ends_with("hint: did you mean \"count\"?\n"),
-        "{errors}"
-    );
-    let fog = site.write(
-        "fog.yaml",
-        "run: 1\ngroups: [{id: worker, count: 3, provider: fog}]\n",
-    );
+    assert!(errors.contains("wrong.yaml:2:23: unknown key \"cuont\" in a group"), "{errors}");
+    assert!(errors.ends_with("hint: did you mean \"count\"?\n"), "{errors}");
+    let fog = site.write("fog.yaml", "run: 1\ngroups: [{id: worker, count: 3, provider: fog}]\n");
     for verb in ["up", "plan"] {
         let error = site.fails(1, &[verb, fog.to_str().unwrap()]);
-        assert!(
-            error.contains("there is no provider \"fog\"; known: process"),
-            "{error}"
-        );
+        assert!(error.contains("there is no provider \"fog\"; known: process"), "{error}");
     }
     site.fails(1, &["up", wrong.to_str().unwrap(), "--listen", "0.0.0.0:0"]);
     assert!(site.processes().is_empty());
 
     let up = site.up(&workers(1, ""));
     let unknown = site.fails(1, &["explain", "wroker-0"]);
-    assert!(
-        unknown.ends_with("hint: did you mean \"worker-0\"?\n"),
-        "{unknown}"
-    );
+    assert!(unknown.ends_with("hint: did you mean \"worker-0\"?\n"), "{unknown}");
     site.fails(1, &["logs", "worker-9"]);
     site.fails(1, &["events", "worker-9"]);
     site.fails(1, &["replace", "worker-9"]);
@@ -149,17 +116,12 @@ fn nonsense_on_the_sockets_is_answered_once_and_harms_nobody() {
         let mut answer = String::new();
         control.read_to_string(&mut answer).ok();
         assert_eq!(answer.lines().count(), 1, "one answer: {answer}");
-        assert!(
-            answer.starts_with("{\"error\":{\"kind\":\"malformed\""),
-            "{answer}"
-        );
+        assert!(answer.starts_with("{\"error\":{\"kind\":\"malformed\""), "{answer}");
     }
     for bytes in &nonsense {
         let mut agent = TcpStream::connect(listen).unwrap();
         agent.set_read_timeout(Some(PATIENCE)).unwrap();
-        agent
-            .set_write_timeout(Some(Duration::from_secs(5)))
-            .unwrap();
+        agent.set_write_timeout(Some(Duration::from_secs(5))).unwrap();
         agent.write_all(bytes).ok();
         let mut answer = String::new();
         agent.read_to_string(&mut answer).ok();

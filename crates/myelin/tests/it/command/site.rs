@@ -62,10 +62,7 @@ pub(super) fn stderr(output: &Output) -> String {
 
 impl Site {
     pub(super) fn new() -> Self {
-        let directory = tempfile::Builder::new()
-            .prefix("myelin-test-")
-            .tempdir()
-            .unwrap();
+        let directory = tempfile::Builder::new().prefix("myelin-test-").tempdir().unwrap();
         let state = directory.path().join("state");
         Self { directory, state }
     }
@@ -90,12 +87,8 @@ impl Site {
 
     pub(super) fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_myelin"));
-        command
-            .current_dir(self.directory.path())
-            .stdin(Stdio::null());
-        command
-            .env("MYELIN_STATE_DIR", &self.state)
-            .env_remove("MYELIN_LOG");
+        command.current_dir(self.directory.path()).stdin(Stdio::null());
+        command.env("MYELIN_STATE_DIR", &self.state).env_remove("MYELIN_LOG");
         command
     }
 
@@ -104,17 +97,10 @@ impl Site {
         let out = self.directory.path().join(format!("out-{}", nonce()));
         let err = out.with_extension("err");
         let mut command = self.command();
-        command
-            .args(args)
-            .stdout(File::create(&out).unwrap())
-            .stderr(File::create(&err).unwrap());
+        command.args(args).stdout(File::create(&out).unwrap()).stderr(File::create(&err).unwrap());
         let mut child = command.spawn().unwrap();
         let status = wait(&mut child, &format!("{args:?}"));
-        Output {
-            status,
-            stdout: fs::read(out).unwrap(),
-            stderr: fs::read(err).unwrap(),
-        }
+        Output { status, stdout: fs::read(out).unwrap(), stderr: fs::read(err).unwrap() }
     }
 
     /// Runs a command that must succeed, and returns what it prints.
@@ -131,10 +117,7 @@ impl Site {
         let (out, err) = (stdout(&output), stderr(&output));
         assert_eq!(output.status.code(), Some(status), "{args:?}: {out}{err}");
         let hint = err.lines().last().unwrap_or_default();
-        assert!(
-            hint.starts_with("hint: ") || status == 2,
-            "{args:?} gives no hint: {err}"
-        );
+        assert!(hint.starts_with("hint: ") || status == 2, "{args:?} gives no hint: {err}");
         err
     }
 
@@ -157,18 +140,12 @@ impl Site {
 
     pub(super) fn events(&self, code: &str) -> Vec<EventView> {
         let events: Vec<EventView> = self.json(&["events", "-n", "10000"]);
-        events
-            .into_iter()
-            .filter(|event| event.code == code)
-            .collect()
+        events.into_iter().filter(|event| event.code == code).collect()
     }
 
     /// Returns the names and attempts of all nodes.
     pub(super) fn attempts(&self) -> Vec<(String, u64)> {
-        self.nodes()
-            .into_iter()
-            .filter_map(|node| Some((node.node, node.attempt?)))
-            .collect()
+        self.nodes().into_iter().filter_map(|node| Some((node.node, node.attempt?))).collect()
     }
 
     /// Starts an `up` that keeps reconciling, and waits until it can be asked.
@@ -177,18 +154,9 @@ impl Site {
         let log = self.directory.path().join(format!("up-{}.log", nonce()));
         let out = File::create(&log).unwrap();
         let mut command = self.command();
-        command
-            .arg("up")
-            .arg(path)
-            .stdout(out.try_clone().unwrap())
-            .stderr(out);
-        let up = Up {
-            child: command.spawn().unwrap(),
-            log,
-        };
-        until("the loop can be asked", || {
-            self.run(&["status"]).status.success().then_some(())
-        });
+        command.arg("up").arg(path).stdout(out.try_clone().unwrap()).stderr(out);
+        let up = Up { child: command.spawn().unwrap(), log };
+        until("the loop can be asked", || self.run(&["status"]).status.success().then_some(()));
         up
     }
 
@@ -206,11 +174,7 @@ impl Site {
             let has = |word: &str| command.contains(word);
             has("--join-file") && has(&of_node) && !command.starts_with("/bin/sh")
         };
-        self.processes()
-            .into_iter()
-            .filter(|(_, it)| is_agent(it))
-            .map(|(pid, _)| pid)
-            .collect()
+        self.processes().into_iter().filter(|(_, it)| is_agent(it)).map(|(pid, _)| pid).collect()
     }
 
     pub(super) fn signal_agent(&self, node: &str, signal: Signal) {
@@ -224,10 +188,7 @@ impl Site {
         let mark = self.directory.path().as_os_str().as_bytes();
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc").unwrap().flatten() {
-            let pid = entry
-                .file_name()
-                .to_str()
-                .and_then(|name| name.parse().ok());
+            let pid = entry.file_name().to_str().and_then(|name| name.parse().ok());
             let Some(pid) = pid.and_then(Pid::from_raw) else {
                 continue;
             };
@@ -243,10 +204,7 @@ impl Site {
 
     /// Returns the directories of all leases.
     pub(super) fn leases(&self) -> Vec<String> {
-        let entries = fs::read_dir(self.state.join("leases"))
-            .into_iter()
-            .flatten()
-            .flatten();
+        let entries = fs::read_dir(self.state.join("leases")).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
         names.filter(|name| !name.starts_with('.')).collect()
     }
@@ -254,9 +212,7 @@ impl Site {
     /// Checks that nothing runs and nothing is leased.
     pub(super) fn nothing_is_left(&self) {
         assert_eq!(self.leases(), Vec::<String>::new());
-        until("no process is left", || {
-            self.processes().is_empty().then_some(())
-        });
+        until("no process is left", || self.processes().is_empty().then_some(()));
     }
 }
 

@@ -28,43 +28,19 @@ impl Terminal {
         let master = openpt(flags).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
-        let size = Winsize {
-            ws_row: 24,
-            ws_col: 100,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
+        let size = Winsize { ws_row: 24, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&master, size).unwrap();
         fcntl_setfl(&master, OFlags::NONBLOCK).unwrap();
         let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
         let flags = OFlags::NOCTTY.bits().cast_signed();
         let mut options = OpenOptions::new();
-        let slave = options
-            .read(true)
-            .write(true)
-            .custom_flags(flags)
-            .open(name)
-            .unwrap();
+        let slave = options.read(true).write(true).custom_flags(flags).open(name).unwrap();
         let mut command = Command::new("setsid");
-        command
-            .arg0("setsid")
-            .arg("--ctty")
-            .arg(env!("CARGO_BIN_EXE_myelin"))
-            .args(args);
-        command
-            .env("MYELIN_STATE_DIR", site.state())
-            .env("TERM", "xterm")
-            .env_remove("NO_COLOR");
-        command
-            .stdin(slave.try_clone().unwrap())
-            .stdout(slave.try_clone().unwrap())
-            .stderr(slave);
+        command.arg0("setsid").arg("--ctty").arg(env!("CARGO_BIN_EXE_myelin")).args(args);
+        command.env("MYELIN_STATE_DIR", site.state()).env("TERM", "xterm").env_remove("NO_COLOR");
+        command.stdin(slave.try_clone().unwrap()).stdout(slave.try_clone().unwrap()).stderr(slave);
         let child = command.spawn().expect("setsid of util-linux is installed");
-        Self {
-            master: master.into(),
-            shown: String::new(),
-            child,
-        }
+        Self { master: master.into(), shown: String::new(), child }
     }
 
     /// Returns everything that was shown so far.
@@ -112,10 +88,7 @@ fn a_closed_terminal_removes_the_machines() {
 #[test]
 fn the_live_view_has_a_line_for_each_group_and_each_moving_node() {
     let site = Site::new();
-    let file = site.write(
-        "cluster.yaml",
-        &workers(2, ", boot: {verify_commands: [sleep 1]}"),
-    );
+    let file = site.write("cluster.yaml", &workers(2, ", boot: {verify_commands: [sleep 1]}"));
     let path = file.to_str().unwrap();
     let mut terminal = Terminal::run(&site, &["up", path, "--until-converged"]);
     terminal.until_shown("░░░░░░░░░░░░░░░░░░░░\u{1b}[0m 0/2 ready");
@@ -124,10 +97,7 @@ fn the_live_view_has_a_line_for_each_group_and_each_moving_node() {
     let status = wait(&mut terminal.child, "up");
     assert_eq!(status.code(), Some(0));
     let shown = terminal.shown();
-    assert!(
-        shown.contains("\u{1b}[32m ready \u{1b}[0m"),
-        "the table has colours: {shown}"
-    );
+    assert!(shown.contains("\u{1b}[32m ready \u{1b}[0m"), "the table has colours: {shown}");
     site.ok(&["down", "--yes"]);
     site.nothing_is_left();
 }

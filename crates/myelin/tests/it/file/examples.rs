@@ -4,9 +4,7 @@ use myelin::file::{ClusterFile, Format, defaults_shown, load, parse, schema};
 use serde_json::Value as Json;
 
 fn example(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../examples")
-        .join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name)
 }
 
 fn loaded(name: &str) -> ClusterFile {
@@ -15,10 +13,7 @@ fn loaded(name: &str) -> ClusterFile {
 
 /// Every file of the directory that is a cluster file by its extension.
 fn all() -> Vec<PathBuf> {
-    let entries = example("")
-        .read_dir()
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
+    let entries = example("").read_dir().unwrap().map(|entry| entry.unwrap().path());
     entries.filter(|path| Format::of(path).is_some()).collect()
 }
 
@@ -63,10 +58,7 @@ fn defaults_of_the_quickstart() {
 #[test]
 fn every_key_of_an_example_is_in_the_schema() {
     let schema = schema();
-    for path in all()
-        .iter()
-        .filter(|path| path.extension().is_some_and(|e| e == "yaml"))
-    {
+    for path in all().iter().filter(|path| path.extension().is_some_and(|e| e == "yaml")) {
         let file = load(path).unwrap();
         let shown: Json = serde_saphyr::from_str(&defaults_shown(&file)).unwrap();
         check_keys(&shown, &schema, "");
@@ -80,11 +72,8 @@ fn check_keys(value: &Json, schema: &Json, path: &str) {
             for (key, value) in map {
                 let path = format!("{path}.{key}");
                 let known = schema["properties"].get(key);
-                let known = known.or_else(|| {
-                    schema
-                        .get("additionalProperties")
-                        .filter(|any| any.is_object())
-                });
+                let known = known
+                    .or_else(|| schema.get("additionalProperties").filter(|any| any.is_object()));
                 check_keys(
                     value,
                     known.unwrap_or_else(|| panic!("{path} is not in the schema")),
@@ -110,13 +99,10 @@ fn filled(schema: &Json, name: &str) -> Json {
         Some("object") if schema.get("properties").is_some() => {
             // Beside `shape` its keys are sugar, and may not be given twice.
             let properties = schema["properties"].as_object().unwrap();
-            let inner = properties
-                .get("shape")
-                .map(|shape| shape["properties"].clone());
+            let inner = properties.get("shape").map(|shape| shape["properties"].clone());
             let own = |key: &String| inner.as_ref().is_none_or(|inner| inner.get(key).is_none());
             let own = properties.iter().filter(|(key, _)| own(key));
-            own.map(|(key, schema)| (key.clone(), filled(schema, key)))
-                .collect()
+            own.map(|(key, schema)| (key.clone(), filled(schema, key))).collect()
         }
         Some("object") => Json::Object([("KEY".to_owned(), "value".into())].into_iter().collect()),
         Some("array") => vec![filled(&schema["items"], name)].into(),
@@ -138,17 +124,8 @@ fn every_key_of_the_schema_is_read() {
     let file =
         parse(text.as_bytes(), Format::Json, "filled").unwrap_or_else(|errors| panic!("{errors}"));
     let shown = defaults_shown(&file);
-    for key in [
-        "gpu_name",
-        "ssh_user",
-        "orch_swactor_addr",
-        "first_node",
-        "mounts",
-    ] {
-        assert!(
-            text.contains(key) && shown.contains(key),
-            "{key} of {text} in {shown}"
-        );
+    for key in ["gpu_name", "ssh_user", "orch_swactor_addr", "first_node", "mounts"] {
+        assert!(text.contains(key) && shown.contains(key), "{key} of {text} in {shown}");
     }
 }
 
@@ -164,16 +141,10 @@ fn a_key_of_the_shape_may_stand_beside_it() {
 
 #[test]
 fn the_role_is_the_id_unless_it_is_given() {
-    let role = |text: &str| {
-        parse(text.as_bytes(), Format::Yaml, "").unwrap().groups[0]
-            .role
-            .clone()
-    };
+    let role =
+        |text: &str| parse(text.as_bytes(), Format::Yaml, "").unwrap().groups[0].role.clone();
     assert_eq!(role("{run: 1, groups: [{id: worker}]}").as_str(), "worker");
-    assert_eq!(
-        role("{run: 1, groups: [{id: worker, role: batch}]}").as_str(),
-        "batch"
-    );
+    assert_eq!(role("{run: 1, groups: [{id: worker, role: batch}]}").as_str(), "batch");
 }
 
 #[test]

@@ -23,22 +23,13 @@ fn printed<const N: usize>(format: Format, extension: &str, cases: [(&str, &str)
 #[test]
 fn keys_and_types() {
     let cases = [
-        (
-            "unknown key with a near miss",
-            "run: 1\ngroups:\n  - id: worker\n    cuont: 3\n",
-        ),
-        (
-            "unknown key without one",
-            "run: 1\ngroups:\n  - id: worker\n    zzzzzz: 3\n",
-        ),
+        ("unknown key with a near miss", "run: 1\ngroups:\n  - id: worker\n    cuont: 3\n"),
+        ("unknown key without one", "run: 1\ngroups:\n  - id: worker\n    zzzzzz: 3\n"),
         (
             "a key in another section",
             "run: 1\ngroups:\n  - id: worker\n    verify_commands: [\"true\"]\n    heartbeat: 2s\n",
         ),
-        (
-            "another spelling",
-            "run: 1\ngroups: []\nretry: {initial-delay: 1s}\n",
-        ),
+        ("another spelling", "run: 1\ngroups: []\nretry: {initial-delay: 1s}\n"),
         (
             "unknown word",
             "run: 1\ngroups: [{id: a, policy: {on_failure: keeep, first_node: some}}]\n",
@@ -48,10 +39,7 @@ fn keys_and_types() {
             "run: one\ngroups:\n  - id: 7\n    count: three\n    image: 1.10\n    shape: [a]\n    boot: {env: {PORT: 8080, ON: true}, args: x, verify_commands: [1, {}]}\n    policy: 3\n    require_verified: yes\n",
         ),
         ("null", "run:\ngroups:\n"),
-        (
-            "missing keys",
-            "groups:\n  - count: 3\n    boot: {mounts: [{source: /a}]}\n",
-        ),
+        ("missing keys", "groups:\n  - count: 3\n    boot: {mounts: [{source: /a}]}\n"),
         ("duplicate keys", "run: 1\nrun: 2\ngroups: []\ngroups: []\n"),
         (
             "a key in two places",
@@ -68,10 +56,7 @@ fn keys_and_types() {
 #[test]
 fn values() {
     let cases = [
-        (
-            "duplicate ids",
-            "run: 1\ngroups:\n  - id: worker\n  - id: other\n  - id: worker\n",
-        ),
+        ("duplicate ids", "run: 1\ngroups:\n  - id: worker\n  - id: other\n  - id: worker\n"),
         (
             "bad ids",
             "run: 1\ngroups: [{id: \"\"}, {id: -a}, {id: Worker}, {id: a_b, role: ok}, {id: a, role: \"Ü\", provider: \"a b\"}]\n",
@@ -92,10 +77,7 @@ fn values() {
             "ranges",
             "run: 1\ngroups:\n  - id: a\n    min_reliability: 1.5\n    shape: {min_up_mbps: -1}\n    policy: {max_in_flight_creates: 0, max_unavailable: 0%, max_unhealthy: 101%}\nmax_nodes: 0\n",
         ),
-        (
-            "count",
-            "run: 1\ngroups:\n  - id: a\n    count: 1000000000\n",
-        ),
+        ("count", "run: 1\ngroups:\n  - id: a\n    count: 1000000000\n"),
         (
             "count over several groups",
             "run: 1\nmax_nodes: 10\ngroups: [{id: a, count: 6}, {id: b, count: 4}, {id: c}]\n",
@@ -112,22 +94,13 @@ fn values() {
             "reserved labels",
             "run: 1\ngroups:\n  - id: a\n    provider_labels: {team: x, Myelin.run: \"1\"}\n",
         ),
-        (
-            "tokens",
-            "run: 1\ngroups: [{id: a, join: {join_token_ref: s3cret}}]\n",
-        ),
-        (
-            "environment names",
-            "run: 1\ngroups: [{id: a, boot: {env: {\"A=B\": c, \"\": d}}}]\n",
-        ),
+        ("tokens", "run: 1\ngroups: [{id: a, join: {join_token_ref: s3cret}}]\n"),
+        ("environment names", "run: 1\ngroups: [{id: a, boot: {env: {\"A=B\": c, \"\": d}}}]\n"),
         (
             "relative mounts",
             "run: 1\ngroups: [{id: a, boot: {mounts: [{source: data, target: /data}]}}]\n",
         ),
-        (
-            "NUL in a text",
-            "run: 1\ngroups: [{id: a, image: \"a\\0b\"}]\n",
-        ),
+        ("NUL in a text", "run: 1\ngroups: [{id: a, image: \"a\\0b\"}]\n"),
     ];
     insta::assert_snapshot!(printed(Format::Yaml, "yaml", cases));
 }
@@ -153,11 +126,7 @@ fn yaml_that_is_no_cluster() {
         let last = format!("*a{}, ", n - 1).repeat(9);
         writeln!(bomb, "a{n}: &a{n} [{last}]").unwrap();
     }
-    let long_line = format!(
-        "run: 1\ngroups: [{}, {{id: Z}}, {}]\n",
-        groups("a"),
-        groups("b")
-    );
+    let long_line = format!("run: 1\ngroups: [{}, {{id: Z}}, {}]\n", groups("a"), groups("b"));
     let many = format!(
         "run: 1
 groups: []
@@ -171,10 +140,7 @@ groups: []
         ("a scalar", "hello"),
         ("two documents", "run: 1\ngroups: []\n---\nrun: 2\n"),
         ("tabs", "run: 1\ngroups:\n\t- id: a\n"),
-        (
-            "bad indentation",
-            "run: 1\ngroups:\n  - id: a\n   count: 3\n",
-        ),
+        ("bad indentation", "run: 1\ngroups:\n  - id: a\n   count: 3\n"),
         ("an open bracket", "run: 1\ngroups: [{id: a}\n"),
         ("unknown alias", "run: 1\ngroups: *nowhere\n"),
         ("an alias in its own anchor", "run: 1\ngroups: &a [*a]\n"),
@@ -203,14 +169,8 @@ fn json_and_toml() {
         ("no JSON but YAML", "run: 1\ngroups: []\n"),
         ("trailing comma", "{\"run\": 1, \"groups\": [],}\n"),
         ("comment", "{\"run\": 1, # one\n \"groups\": []}\n"),
-        (
-            "duplicate key",
-            "{\"run\": 1, \"run\": 2, \"groups\": []}\n",
-        ),
-        (
-            "types",
-            "{\n  \"run\": \"1\",\n  \"groups\": [{\"id\": null, \"cuont\": 1}]\n}\n",
-        ),
+        ("duplicate key", "{\"run\": 1, \"run\": 2, \"groups\": []}\n"),
+        ("types", "{\n  \"run\": \"1\",\n  \"groups\": [{\"id\": null, \"cuont\": 1}]\n}\n"),
         ("deep", &json_deep),
     ];
     let toml_deep = format!("run = {}", "[".repeat(100_000));
@@ -231,11 +191,7 @@ fn json_and_toml() {
 
 #[test]
 fn bytes_that_are_no_text() {
-    let check = |bytes: &[u8]| {
-        parse(bytes, Format::Yaml, "bad.yaml")
-            .unwrap_err()
-            .to_string()
-    };
+    let check = |bytes: &[u8]| parse(bytes, Format::Yaml, "bad.yaml").unwrap_err().to_string();
     let invalid = check(b"run: 1\ngroups: [\xff\xfe]");
     let binary = check(b"\x7fELF\x02\x01\x01\x00\x00");
     let large = check(&vec![b'#'; 5 * 1024 * 1024]);
@@ -254,13 +210,7 @@ fn things_that_are_no_regular_file_are_refused_at_once() {
     let dir = dir.path();
     std::fs::create_dir(dir.join("dir.yaml")).unwrap();
     std::os::unix::fs::symlink("/dev/zero", dir.join("zero.yaml")).unwrap();
-    assert!(
-        Command::new("mkfifo")
-            .arg(dir.join("pipe.yaml"))
-            .status()
-            .unwrap()
-            .success()
-    );
+    assert!(Command::new("mkfifo").arg(dir.join("pipe.yaml")).status().unwrap().success());
     std::fs::write(dir.join("x.txt"), "run: 1").unwrap();
     let names = ["dir.yaml", "zero.yaml", "pipe.yaml", "none.yaml", "x.txt"];
     insta::assert_snapshot!(names.map(|name| load_error(dir, name)).join(

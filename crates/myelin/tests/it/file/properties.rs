@@ -82,56 +82,36 @@ fn duration() -> impl Strategy<Value = Duration> {
 }
 
 fn limit() -> impl Strategy<Value = Limit> {
-    prop_oneof![
-        (1..u32::MAX).prop_map(Limit::Count),
-        (1..=100_u8).prop_map(Limit::Percent)
-    ]
+    prop_oneof![(1..u32::MAX).prop_map(Limit::Count), (1..=100_u8).prop_map(Limit::Percent)]
 }
 
 fn shape() -> impl Strategy<Value = DesiredNodeShape> {
-    let sizes = (
-        any::<u32>(),
-        any::<Option<u32>>(),
-        any::<Option<u32>>(),
-        any::<Option<u32>>(),
-    );
-    let rates = (
-        option::of(0.0..1e9),
-        option::of(0.0..1e300),
-        option::of(0.0..=1.0),
-    );
-    (
-        text(),
-        sizes,
-        option::of(text()),
-        rates,
-        any::<bool>(),
-        map(),
-    )
-        .prop_map(
-            |(
+    let sizes = (any::<u32>(), any::<Option<u32>>(), any::<Option<u32>>(), any::<Option<u32>>());
+    let rates = (option::of(0.0..1e9), option::of(0.0..1e300), option::of(0.0..=1.0));
+    (text(), sizes, option::of(text()), rates, any::<bool>(), map()).prop_map(
+        |(
+            image,
+            (disk_gb, cpu, memory_mb, min_gpu_ram_mb),
+            gpu_name,
+            rates,
+            require_verified,
+            provider_labels,
+        )| {
+            DesiredNodeShape {
                 image,
-                (disk_gb, cpu, memory_mb, min_gpu_ram_mb),
+                disk_gb,
+                cpu,
+                memory_mb,
                 gpu_name,
-                rates,
+                min_gpu_ram_mb,
+                min_down_mbps: rates.0,
+                min_up_mbps: rates.1,
+                min_reliability: rates.2,
                 require_verified,
                 provider_labels,
-            )| {
-                DesiredNodeShape {
-                    image,
-                    disk_gb,
-                    cpu,
-                    memory_mb,
-                    gpu_name,
-                    min_gpu_ram_mb,
-                    min_down_mbps: rates.0,
-                    min_up_mbps: rates.1,
-                    min_reliability: rates.2,
-                    require_verified,
-                    provider_labels,
-                }
-            },
-        )
+            }
+        },
+    )
 }
 
 fn boot() -> impl Strategy<Value = BootSpec> {
@@ -141,29 +121,18 @@ fn boot() -> impl Strategy<Value = BootSpec> {
         read_only,
     });
     let mounts = collection::vec(mount, 0..3);
-    (
-        option::of(text()),
-        texts(),
-        option::of(text()),
-        texts(),
-        map(),
-        texts(),
-        mounts,
+    (option::of(text()), texts(), option::of(text()), texts(), map(), texts(), mounts).prop_map(
+        |(ssh_user, verify_commands, start_swactor_command, sources, env, args, mounts)| BootSpec {
+            ssh_user,
+            verify_commands,
+            start_swactor_command,
+            stdout_sources: sources.iter().map(Into::into).collect(),
+            stderr_sources: sources.iter().rev().map(Into::into).collect(),
+            env,
+            args,
+            mounts,
+        },
     )
-        .prop_map(
-            |(ssh_user, verify_commands, start_swactor_command, sources, env, args, mounts)| {
-                BootSpec {
-                    ssh_user,
-                    verify_commands,
-                    start_swactor_command,
-                    stdout_sources: sources.iter().map(Into::into).collect(),
-                    stderr_sources: sources.iter().rev().map(Into::into).collect(),
-                    env,
-                    args,
-                    mounts,
-                }
-            },
-        )
 }
 
 fn join() -> impl Strategy<Value = SwarmJoinTemplate> {
@@ -182,15 +151,7 @@ fn policy() -> impl Strategy<Value = GroupPolicy> {
     let first_node =
         prop::sample::select(vec![None, Some(FirstNode::Canary), Some(FirstNode::All)]);
     let on_failure = prop::sample::select(vec![OnFailure::Keep, OnFailure::Replace]);
-    (
-        option::of(limit()),
-        limit(),
-        first_node,
-        1..u32::MAX,
-        on_failure,
-        any::<u32>(),
-        duration(),
-    )
+    (option::of(limit()), limit(), first_node, 1..u32::MAX, on_failure, any::<u32>(), duration())
         .prop_map(
             |(
                 max_unavailable,
@@ -215,52 +176,23 @@ fn policy() -> impl Strategy<Value = GroupPolicy> {
 }
 
 fn group(id: String) -> impl Strategy<Value = RunNodeGroupSpec> {
-    (
-        "[a-z][a-z0-9]{0,5}",
-        0..1000_u32,
-        shape(),
-        boot(),
-        join(),
-        policy(),
+    ("[a-z][a-z0-9]{0,5}", 0..1000_u32, shape(), boot(), join(), policy()).prop_map(
+        move |(role, count, shape, boot, swarm_join, policy)| RunNodeGroupSpec {
+            role: role.into(),
+            shape,
+            boot,
+            swarm_join,
+            policy,
+            ..RunNodeGroupSpec::new(RunId(0), &id, count, "process")
+        },
     )
-        .prop_map(
-            move |(role, count, shape, boot, swarm_join, policy)| RunNodeGroupSpec {
-                role: role.into(),
-                shape,
-                boot,
-                swarm_join,
-                policy,
-                ..RunNodeGroupSpec::new(RunId(0), &id, count, "process")
-            },
-        )
 }
 
 fn retry() -> impl Strategy<Value = RetryPolicy> {
-    let other = (
-        duration(),
-        duration(),
-        duration(),
-        duration(),
-        duration(),
-        duration(),
-    );
-    (
-        duration(),
-        1..100_u32,
-        0..=100_u32,
-        other,
-        any::<u32>(),
-        duration(),
-    )
-        .prop_map(
-            |(
-                initial_delay,
-                factor,
-                jitter_percent,
-                other,
-                max_consecutive_failures,
-                lost_after,
-            )| RetryPolicy {
+    let other = (duration(), duration(), duration(), duration(), duration(), duration());
+    (duration(), 1..100_u32, 0..=100_u32, other, any::<u32>(), duration()).prop_map(
+        |(initial_delay, factor, jitter_percent, other, max_consecutive_failures, lost_after)| {
+            RetryPolicy {
                 initial_delay,
                 factor,
                 max_delay: initial_delay.max(other.0),
@@ -274,8 +206,9 @@ fn retry() -> impl Strategy<Value = RetryPolicy> {
                 lost_after,
                 max_consecutive_failures,
                 max_cancel_failures: factor,
-            },
-        )
+            }
+        },
+    )
 }
 
 fn cluster() -> impl Strategy<Value = ClusterFile> {
@@ -294,10 +227,7 @@ fn cluster() -> impl Strategy<Value = ClusterFile> {
                 groups,
                 policy: RunPolicy { max_unhealthy },
                 retry,
-                agent: AgentSettings {
-                    heartbeat: silent_after,
-                    silent_after,
-                },
+                agent: AgentSettings { heartbeat: silent_after, silent_after },
                 max_nodes,
             }
         })
@@ -398,11 +328,7 @@ fn check_total(bytes: &[u8], format: Format) {
             assert!(errors.n_errors() > 0 && errors.shown().len() <= 20);
             assert!(errors.to_string().len() < 40_000, "{errors}");
             assert!(
-                errors
-                    .to_string()
-                    .lines()
-                    .last()
-                    .is_some_and(|line| line.starts_with("hint: "))
+                errors.to_string().lines().last().is_some_and(|line| line.starts_with("hint: "))
             );
             for error in errors.shown() {
                 let (line, column) = error.place.unwrap();
@@ -421,14 +347,9 @@ fn check_in_every_format(bytes: &[u8]) {
 
 #[test]
 fn control_characters_are_shown_as_escapes() {
-    let controls = (1..0xa0)
-        .filter_map(char::from_u32)
-        .filter(|c| c.is_control());
+    let controls = (1..0xa0).filter_map(char::from_u32).filter(|c| c.is_control());
     for c in controls {
-        let text = format!(
-            "{{run: 1, groups: [{{id: a, image: \"a\\x{:02x}\"}}]}}",
-            u32::from(c)
-        );
+        let text = format!("{{run: 1, groups: [{{id: a, image: \"a\\x{:02x}\"}}]}}", u32::from(c));
         let file = parse(text.as_bytes(), Format::Yaml, "any").unwrap();
         assert_eq!(file.groups[0].shape.image, format!("a{c}"));
         check_total(text.as_bytes(), Format::Yaml);
@@ -499,10 +420,8 @@ fn a_change_names_the_field_with_both_values_and_hides_secrets() {
         .into();
     new.policy.keep_for = Duration::from_mins(90);
     let changes = changes(&old, &new);
-    let lines: Vec<_> = changes
-        .iter()
-        .map(|change| format!("{change} ({})", change.replaces))
-        .collect();
+    let lines: Vec<_> =
+        changes.iter().map(|change| format!("{change} ({})", change.replaces)).collect();
     insta::assert_snapshot!(lines.join("\n"), @r#"
     boot.args [] → ["-v"] (true)
     boot.env.API_KEY unset → (hidden) (true)

@@ -126,11 +126,7 @@ impl Inner {
     /// Changes the agent of a node's latest attempt. One that is dead stays so.
     fn set_mood_if_there(&mut self, node: &str, mood: Mood) -> bool {
         let node = LogicalNodeId::from(node);
-        let current = self
-            .agents
-            .iter_mut()
-            .rev()
-            .find(|(key, _)| key.node == node);
+        let current = self.agents.iter_mut().rev().find(|(key, _)| key.node == node);
         let Some((key, agent)) = current.filter(|(_, agent)| agent.mood != Mood::Dead) else {
             return false;
         };
@@ -147,11 +143,8 @@ impl Inner {
     fn step(&mut self) {
         let now = self.fake.now();
         let sessions = self.fake.sessions();
-        let running: BTreeSet<_> = sessions
-            .into_iter()
-            .filter(|it| it.agent_runs)
-            .map(|it| it.key)
-            .collect();
+        let running: BTreeSet<_> =
+            sessions.into_iter().filter(|it| it.agent_runs).map(|it| it.key).collect();
         self.bury(&running);
         for key in running {
             let n_minted = &mut self.n_minted;
@@ -174,12 +167,8 @@ impl Inner {
 
     /// Ends the agents whose machine is gone.
     fn bury(&mut self, running: &BTreeSet<AttemptKey>) {
-        let gone: Vec<_> = self
-            .agents
-            .keys()
-            .filter(|key| !running.contains(*key))
-            .cloned()
-            .collect();
+        let gone: Vec<_> =
+            self.agents.keys().filter(|key| !running.contains(*key)).cloned().collect();
         for key in gone {
             if let Some(connection) = self.agents.remove(&key).and_then(|agent| agent.connection) {
                 self.membership.disconnect(&key, connection);

@@ -18,9 +18,7 @@ fn fail_bootstrap(world: &World, node: &str) -> bool {
         return false;
     };
     let words = Some("`test -e /data` exited with 1");
-    let event = world
-        .fake
-        .bootstrap_event(key, BootstrapStage::BootCheckFailed, words);
+    let event = world.fake.bootstrap_event(key, BootstrapStage::BootCheckFailed, words);
     event.is_some_and(|event| world.observations.send(event).is_ok())
 }
 
@@ -31,33 +29,16 @@ async fn a_failed_bootstrap_is_cleaned_up_at_once_and_restarted_later() {
     world.apply(workers(1, "a")).await.unwrap();
     let mut delays = Vec::new();
     for _ in 0..3 {
-        world
-            .until("it boots", |nodes| nodes[0].state == "booting")
-            .await;
+        world.until("it boots", |nodes| nodes[0].state == "booting").await;
         assert!(fail_bootstrap(&world, "worker-0"));
-        world
-            .until("it is cleaned up", |nodes| nodes[0].state == "restarting")
-            .await;
+        world.until("it is cleaned up", |nodes| nodes[0].state == "restarting").await;
         assert_eq!(world.n_leases(), 0, "the machine goes at once");
         let node = world.explain("worker-0").await;
-        assert_eq!(
-            node.retry.last_error.as_deref(),
-            Some("`test -e /data` exited with 1")
-        );
+        assert_eq!(node.retry.last_error.as_deref(), Some("`test -e /data` exited with 1"));
         let failed = world.events(&["attempt_failed"]).await.pop().unwrap();
-        delays.push(
-            node.node
-                .why
-                .until
-                .unwrap()
-                .duration_since(failed.at)
-                .as_secs(),
-        );
+        delays.push(node.node.why.until.unwrap().duration_since(failed.at).as_secs());
     }
-    assert!(
-        delays.is_sorted() && delays[2] >= 4,
-        "each delay is longer: {delays:?}"
-    );
+    assert!(delays.is_sorted() && delays[2] >= 4, "each delay is longer: {delays:?}");
     world.agents.never_join(|_| false);
     world.until_converged().await;
     world.end().await;
@@ -67,21 +48,13 @@ async fn a_failed_bootstrap_is_cleaned_up_at_once_and_restarted_later() {
 async fn a_refused_image_is_held_for_the_group_with_the_providers_words_all_night() {
     let world = World::new();
     world.apply(workers(3, REFUSED_IMAGE)).await.unwrap();
-    world
-        .until("all are refused", |nodes| {
-            nodes.iter().all(|it| it.state == "refused")
-        })
-        .await;
+    world.until("all are refused", |nodes| nodes.iter().all(|it| it.state == "refused")).await;
     let asked = world.n_creates();
     sleep(Duration::from_hours(12)).await;
     assert_eq!(world.n_creates(), asked, "it is not asked for again");
     for node in world.nodes().await {
         assert_eq!(node.why.code, "refused");
-        assert!(
-            node.why.text.ends_with("no such image"),
-            "{}",
-            node.why.text
-        );
+        assert!(node.why.text.ends_with("no such image"), "{}", node.why.text);
         assert_eq!(
             node.why.until_event.as_deref(),
             Some("its group changes in the file, or `myelin retry`")
@@ -97,11 +70,7 @@ async fn a_refused_image_is_held_for_the_group_with_the_providers_words_all_nigh
 async fn a_group_of_twenty_with_an_impossible_image_costs_one_create() {
     let world = World::new();
     world.apply(workers(20, REFUSED_IMAGE)).await.unwrap();
-    world
-        .until("all are refused", |nodes| {
-            nodes.iter().all(|it| it.state == "refused")
-        })
-        .await;
+    world.until("all are refused", |nodes| nodes.iter().all(|it| it.state == "refused")).await;
     sleep(Duration::from_hours(1)).await;
     assert_eq!(world.n_creates(), 1);
     world.end().await;
@@ -129,9 +98,7 @@ async fn a_bootstrap_that_never_joins_costs_one_machine_at_a_time_of_a_large_gro
 #[tokio::test(start_paused = true)]
 async fn a_slot_that_fails_ten_times_is_quarantined_until_somebody_says_retry() {
     let world = World::new();
-    world
-        .agents
-        .never_join(|key| key.node.as_str() == "worker-1");
+    world.agents.never_join(|key| key.node.as_str() == "worker-1");
     let retry = "retry: {bootstrap_timeout: 30s, max_consecutive_failures: 3}";
     let groups = "[{id: worker, count: 2, provider: fake}]";
     world.apply(file(groups, retry)).await.unwrap();
@@ -158,19 +125,11 @@ async fn lost_replies_and_calls_that_hang_leave_no_second_machine() {
         Step::Hang,
         Step::Ignore,
         Step::fail(ErrorClass::Transient, "try later"),
-        Step::fail(
-            ErrorClass::RateLimited(Duration::from_secs(30)),
-            "slow down",
-        ),
+        Step::fail(ErrorClass::RateLimited(Duration::from_secs(30)), "slow down"),
         Step::Panic,
         Step::Late(Duration::from_mins(3)),
     ];
-    for kind in [
-        CallKind::Create,
-        CallKind::Start,
-        CallKind::Destroy,
-        CallKind::Cancel,
-    ] {
+    for kind in [CallKind::Create, CallKind::Start, CallKind::Destroy, CallKind::Cancel] {
         for step in &steps {
             world.fake.script(kind, step.clone());
         }
@@ -178,11 +137,7 @@ async fn lost_replies_and_calls_that_hang_leave_no_second_machine() {
     world.apply(workers(4, "a")).await.unwrap();
     let deadline = tokio::time::Instant::now() + Duration::from_hours(6);
     while !world.handle.status().await.unwrap().converged {
-        assert!(
-            tokio::time::Instant::now() < deadline,
-            "{:#?}",
-            world.nodes().await
-        );
+        assert!(tokio::time::Instant::now() < deadline, "{:#?}", world.nodes().await);
         sleep(Duration::from_secs(1)).await;
     }
     world.apply(workers(4, "b")).await.unwrap();

@@ -21,16 +21,11 @@ async fn a_killed_agent_ends_its_attempt_and_a_new_one_becomes_ready() {
     let world = World::converged(workers(3, "a")).await;
     let before = world.attempts().await;
     world.agents.kill("worker-1");
-    world
-        .until("it is silent", |nodes| nodes[1].state == "silent")
-        .await;
+    world.until("it is silent", |nodes| nodes[1].state == "silent").await;
     world.until_converged().await;
     let after = world.attempts().await;
     assert!(after["worker-1"] > before["worker-1"]);
-    assert_eq!(
-        (after["worker-0"], after["worker-2"]),
-        (before["worker-0"], before["worker-2"])
-    );
+    assert_eq!((after["worker-0"], after["worker-2"]), (before["worker-0"], before["worker-2"]));
     let ended = world.events(&["delete_began"]).await;
     assert_eq!(ended[0].text, "cleanup began: agent lost");
     world.end().await;
@@ -58,17 +53,10 @@ async fn ten_agents_killed_at_once_are_repaired_one_at_a_time_and_then_at_full_s
     for index in 0..10 {
         world.agents.kill(&format!("worker-{index}"));
     }
-    world
-        .until("the brake shows", |nodes| {
-            nodes.iter().any(|it| it.why.code == "brake")
-        })
-        .await;
+    world.until("the brake shows", |nodes| nodes.iter().any(|it| it.why.code == "brake")).await;
     let held = world.nodes().await;
     let held = held.iter().find(|it| it.why.code == "brake").unwrap();
-    assert_eq!(
-        held.why.text,
-        "brake of group worker: 10 nodes failing, limit 4, 1 under repair"
-    );
+    assert_eq!(held.why.text, "brake of group worker: 10 nodes failing, limit 4, 1 under repair");
     assert!(world.handle.status().await.unwrap().groups[0].brake.on);
     let mut most_under_repair = 0;
     while world.handle.status().await.unwrap().groups[0].brake.on {
@@ -84,9 +72,7 @@ async fn ten_agents_killed_at_once_are_repaired_one_at_a_time_and_then_at_full_s
     world.agents.kill("worker-3");
     world.agents.kill("worker-7");
     world
-        .until("both restart together", |nodes| {
-            nodes.iter().filter(|it| !it.ready).count() == 2
-        })
+        .until("both restart together", |nodes| nodes.iter().filter(|it| !it.ready).count() == 2)
         .await;
     world.until_converged().await;
     let began = world.events(&["delete_began"]).await;
@@ -110,21 +96,12 @@ async fn a_listener_that_is_cut_off_ends_at_most_one_machine_however_long() {
     // Whoever took the place of the one could never join, and after ten tries waits for a person.
     assert_eq!(held("quarantined"), 1, "{nodes:#?}");
     world.handle.sever(false).await.unwrap();
-    world
-        .until("nine are ready", |nodes| n_ready(nodes) == 9)
-        .await;
+    world.until("nine are ready", |nodes| n_ready(nodes) == 9).await;
     let named = Target::Named("worker".to_owned());
-    world
-        .handle
-        .operator(named, OperatorRequest::Retry)
-        .await
-        .unwrap();
+    world.handle.operator(named, OperatorRequest::Retry).await.unwrap();
     world.until_converged().await;
     let after = world.attempts().await;
-    let n_lost = after
-        .iter()
-        .filter(|(node, attempt)| before[*node] != **attempt)
-        .count();
+    let n_lost = after.iter().filter(|(node, attempt)| before[*node] != **attempt).count();
     assert_eq!(n_lost, 1, "{before:?} {after:?}");
     world.end().await;
 }

@@ -61,11 +61,7 @@ async fn play(world: &World, next: Move) {
         }
         Move::Replace(index) => {
             let node = Target::Node(worker(index).into());
-            world
-                .handle
-                .operator(node, OperatorRequest::Replace)
-                .await
-                .ok();
+            world.handle.operator(node, OperatorRequest::Replace).await.ok();
         }
         Move::Retry => retry(world).await,
         Move::NeverJoin(never) => world.agents.never_join(move |_| never),
@@ -75,11 +71,7 @@ async fn play(world: &World, next: Move) {
 
 async fn retry(world: &World) {
     let group = Target::Named("worker".to_owned());
-    world
-        .handle
-        .operator(group, OperatorRequest::Retry)
-        .await
-        .ok();
+    world.handle.operator(group, OperatorRequest::Retry).await.ok();
 }
 
 /// Plays a history, ends all trouble, and checks that the cluster comes to what is desired and then to nothing.

@@ -41,9 +41,7 @@ struct Oracle {
 impl Witness for Oracle {
     fn settled(&mut self, driver: &ClusterDriver, events: &[DriverEvent], now: SystemTime) {
         let state = driver.state();
-        let plan = driver
-            .desired()
-            .map(|shape| reconcile(state, shape, now).unwrap());
+        let plan = driver.desired().map(|shape| reconcile(state, shape, now).unwrap());
         let snapshot = Snapshot {
             state,
             desired: driver.desired(),
@@ -84,10 +82,7 @@ pub(crate) struct World {
 
 /// Returns a cluster file with one group on the scripted provider.
 pub(super) fn workers(count: u32, image: &str) -> ClusterFile {
-    file(
-        &format!("[{{id: worker, count: {count}, provider: fake, image: {image}}}]"),
-        "",
-    )
+    file(&format!("[{{id: worker, count: {count}, provider: fake, image: {image}}}]"), "")
 }
 
 /// Returns a cluster file with these groups and further sections.
@@ -103,11 +98,7 @@ impl World {
         let (cluster, run) = (ClusterUid([7; 16]), RunId(1));
         let (observations, received) = unbounded_channel();
         let agents = Agents::new(fake.clone(), observations.clone());
-        let options = ExecutorOptions {
-            cluster,
-            run,
-            clock: fake.clock(),
-        };
+        let options = ExecutorOptions { cluster, run, clock: fake.clock() };
         let executor = Executor::new(options, [fake.setup()], observations.clone());
         let oracle = Oracle::default();
         let findings = Arc::clone(&oracle.findings);
@@ -126,14 +117,7 @@ impl World {
             AbortOnDropHandle::new(tokio::spawn(service.run(CancellationToken::new()))),
             AbortOnDropHandle::new(tokio::spawn(agents.clone().run())),
         ];
-        Self {
-            fake,
-            agents,
-            handle,
-            observations,
-            findings,
-            _tasks: tasks,
-        }
+        Self { fake, agents, handle, observations, findings, _tasks: tasks }
     }
 
     /// Returns a loop on which a file has converged.
@@ -159,17 +143,13 @@ impl World {
     /// Returns the current attempt of every node.
     pub(super) async fn attempts(&self) -> BTreeMap<String, u64> {
         let nodes = self.nodes().await.into_iter();
-        nodes
-            .filter_map(|node| Some((node.node, node.attempt?)))
-            .collect()
+        nodes.filter_map(|node| Some((node.node, node.attempt?))).collect()
     }
 
     /// Returns all events of these codes, oldest first.
     pub(super) async fn events(&self, codes: &[&str]) -> Vec<EventView> {
         let all = self.handle.events(None, Some(0), usize::MAX).await.unwrap();
-        all.into_iter()
-            .filter(|event| codes.contains(&event.code.as_str()))
-            .collect()
+        all.into_iter().filter(|event| codes.contains(&event.code.as_str())).collect()
     }
 
     /// Waits until the nodes are so.
@@ -180,10 +160,7 @@ impl World {
             if holds(&nodes) {
                 return;
             }
-            assert!(
-                Instant::now() < deadline,
-                "waited in vain: {what}\n{nodes:#?}"
-            );
+            assert!(Instant::now() < deadline, "waited in vain: {what}\n{nodes:#?}");
             sleep(Duration::from_millis(50)).await;
         }
     }
@@ -209,8 +186,7 @@ impl World {
     /// Checks what must hold of every history, and takes the cluster down to nothing.
     pub(super) async fn end(self) {
         self.handle.down().await.unwrap();
-        self.until("all nodes are gone", <[NodeView]>::is_empty)
-            .await;
+        self.until("all nodes are gone", <[NodeView]>::is_empty).await;
         assert_eq!(self.n_leases(), 0, "no machine is left");
         self.check();
     }
@@ -219,9 +195,6 @@ impl World {
     pub(super) fn check(&self) {
         let findings = self.findings.lock().unwrap();
         assert!(findings.is_empty(), "{}", findings.join("\n"));
-        assert!(
-            self.fake.most_leases_of_a_slot() <= 1,
-            "two machines for one slot"
-        );
+        assert!(self.fake.most_leases_of_a_slot() <= 1, "two machines for one slot");
     }
 }
