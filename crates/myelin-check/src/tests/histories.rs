@@ -104,7 +104,7 @@ const DOCTORED: &[Doctor] = &[
         case.after.nodes.pop_last();
     }),
     ("a generation that goes back", Rule::Acknowledgment, |case| {
-        case.after.observed_generation = 2
+        case.after.observed_generation = 2;
     }),
     ("a desired generation that goes back", Rule::LatestWins, |case| {
         for generation in [5, 4] {
@@ -112,7 +112,7 @@ const DOCTORED: &[Doctor] = &[
         }
     }),
     ("an allocator that goes back", Rule::DistinctIdentities, |case| {
-        case.before.next_attempt_id = 9
+        case.before.next_attempt_id = 9;
     }),
     ("a stage that goes back", Rule::Record, |case| {
         case.happens(1, EventKind::Ready);

@@ -130,7 +130,7 @@ const DOCTORED: &[Doctor] = &[
         case.plan.held.sort_by(|(left, _), (right, _)| left.cmp(right));
     }),
     ("a plan for another generation", Rule::Acknowledgment, |case| {
-        case.plan.observed_generation = 2
+        case.plan.observed_generation = 2;
     }),
     ("a pass asked for now", Rule::Coalesced, |case| {
         case.plan.requeue_at = Some(at(NOW));

@@ -15,7 +15,7 @@ const DOCTORED: &[Doctor] = &[
         node(state, 1).attempt = NodeAttemptId(0);
     }),
     ("an attempt that was not allocated", Rule::DistinctIdentities, |state| {
-        state.next_attempt_id = 5
+        state.next_attempt_id = 5;
     }),
     ("the record of another slot", Rule::DistinctIdentities, |state| {
         node(state, 0).record.desired = expand_node_group(&group()).nth(1).unwrap();

@@ -81,7 +81,7 @@ impl BootstrapSink for Reports {
     fn report(&self, _: &AttemptKey, session: BootstrapSessionId, update: BootstrapUpdate) {
         match update {
             BootstrapUpdate::Stage { sequence, stage, message } => {
-                self.stages.lock().unwrap().push((session, sequence, stage, message))
+                self.stages.lock().unwrap().push((session, sequence, stage, message));
             }
             BootstrapUpdate::Output(line) => self.lines.lock().unwrap().push(line),
         }

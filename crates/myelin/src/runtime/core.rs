@@ -163,10 +163,10 @@ impl Core {
             Request::KnowsNode { node, reply } => drop(reply.send(self.knows(&node))),
             Request::Plan { file, reply } => drop(reply.send(self.plan(&file))),
             Request::Apply { file, if_generation, may_take_ready, reply } => {
-                drop(reply.send(self.apply(*file, if_generation, may_take_ready)))
+                drop(reply.send(self.apply(*file, if_generation, may_take_ready)));
             }
             Request::Operator { target, request, reply } => {
-                drop(reply.send(self.operator(target, request)))
+                drop(reply.send(self.operator(target, request)));
             }
             Request::Pause { paused, reply } => drop(reply.send(self.pause(paused))),
             Request::Down(reply) => {
