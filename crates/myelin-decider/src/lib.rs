@@ -23,20 +23,23 @@
 //! # Ok::<(), myelin_shape::ShapeErrors>(())
 //! ```
 
+mod brake;
 mod grant;
 mod held;
+mod hold;
 mod index;
 mod plan;
 mod planner;
 mod progression;
 mod topology;
+mod trial;
 
 use std::time::SystemTime;
 
 use myelin_shape::{ClusterShape, ShapeErrors};
 use myelin_state::ClusterState;
 
-pub use crate::grant::BrakeStatus;
+pub use crate::brake::BrakeStatus;
 pub use crate::held::{BrakeScope, Held, HeldReason, Trigger, Until};
 pub use crate::plan::{Brakes, NodeAction, PlannedEffect, ReconcilePlan};
 pub use crate::planner::{Explanation, Planner};

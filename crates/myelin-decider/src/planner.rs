@@ -1,5 +1,7 @@
 //! The incremental form of [`reconcile`](crate::reconcile): looks at touched nodes, keeps the rest in an index.
 
+mod coverage;
+
 use std::{collections::BTreeMap, mem, ops::Range, sync::Arc, time::SystemTime};
 
 use myelin_shape::{
@@ -10,7 +12,8 @@ use myelin_state::{Canary, ClusterState, ManagedNode};
 use crate::{
     BrakeStatus, Brakes, Held, HeldReason, NodeAction, NodeDecision, PlannedEffect, ReconcilePlan,
     Step, Topology, Trigger, Until,
-    grant::{Brakings, Desk, Granted},
+    brake::Brakings,
+    grant::{Granted, Policy},
     index::{self, Index, Line, SlotKey},
     progression::decide,
     topology::GroupTopology,
@@ -77,78 +80,6 @@ impl Planner {
         &self.topology
     }
 
-    /// Replaces the desired set, and lists the nodes whose decision may have changed: they must be looked at next.
-    pub fn set_topology(&mut self, mut next: Topology, state: &ClusterState) -> Vec<LogicalNodeId> {
-        next.share_templates(&self.topology);
-        let previous = mem::replace(&mut self.topology, next);
-        self.index.retarget(&self.topology);
-        if previous.policy != self.topology.policy {
-            self.index.run_moved = true;
-        }
-        let ids: Vec<_> =
-            previous.groups.keys().chain(self.topology.groups.keys()).cloned().collect();
-        let mut touched = Vec::new();
-        for id in ids {
-            let (old, new) = (previous.groups.get(&id), self.topology.groups.get(&id));
-            if old == new {
-                continue;
-            }
-            let (before, count) = (old.map_or(0, |g| g.count), new.map_or(0, |g| g.count));
-            // With the same template and policy, only the slots between the two counts are concerned.
-            let same = old
-                .zip(new)
-                .is_some_and(|(old, new)| old.template == new.template && old.policy == new.policy);
-            let slots = if same { before.min(count)..before.max(count) } else { 0..u32::MAX };
-            Self::touch_slots(&id, slots, state, &mut touched);
-            if before < count {
-                self.uncheck(&id, before..count);
-            }
-            self.touch_group(&id);
-            self.index.run_moved = true;
-        }
-        if self.index.is_mostly_stale(self.topology.groups.len()) {
-            touched.extend(self.unsettled());
-            self.index = Index::default();
-            self.last = None;
-            self.index.run_moved = true;
-        }
-        touched.sort_unstable();
-        touched.dedup();
-        touched
-    }
-
-    fn touch_slots(
-        group: &NodeGroupId,
-        slots: Range<u32>,
-        state: &ClusterState,
-        touched: &mut Vec<LogicalNodeId>,
-    ) {
-        // `-` is followed by `.` in ASCII, so this range holds every id that begins with `{group}-`.
-        let first = LogicalNodeId::from(format!("{group}-"));
-        let end = LogicalNodeId::from(format!("{group}."));
-        let nodes = state.nodes.range(first..end);
-        touched.extend(
-            nodes
-                .filter(|(_, node)| {
-                    let slot = &node.record.desired;
-                    slot.group_id() == group && slots.contains(&slot.index)
-                })
-                .map(|(id, _)| id.clone()),
-        );
-    }
-
-    fn uncheck(&mut self, group: &NodeGroupId, slots: Range<u32>) {
-        let range = self.unchecked.entry(group.clone()).or_insert(slots.clone());
-        *range = range.start.min(slots.start)..range.end.max(slots.end);
-    }
-
-    /// Looks for the group's missing nodes again, because an insert was discarded.
-    pub fn recheck_group(&mut self, group: &NodeGroupId) {
-        if let Some(count) = self.topology.groups.get(group).map(|group| group.count) {
-            self.uncheck(group, 0..count);
-        }
-    }
-
     /// Notes that the group's record has changed.
     pub fn touch_group(&mut self, group: &NodeGroupId) {
         let number = self.index.number(group, &self.topology);
@@ -163,40 +94,6 @@ impl Planner {
     /// Returns the nodes with a deadline that is due; they must be looked at next.
     pub fn due(&self, now: SystemTime) -> impl Iterator<Item = LogicalNodeId> {
         self.index.due(now)
-    }
-
-    /// Lists every node that is not as desired or was not when last looked at, and looks for missing ones again.
-    ///
-    /// This is the safety net under the incremental form: it reads the hot fields of every node once.
-    pub fn sweep(&mut self, state: &ClusterState, now: SystemTime) -> Vec<LogicalNodeId> {
-        let mut touched = Vec::new();
-        let mut group: Option<&GroupTopology> = None;
-        for (id, node) in &state.nodes {
-            let slot = &node.record.desired;
-            // Nodes of a group stand together, so the look-up of the previous one nearly always serves.
-            if !group.is_some_and(|group| Arc::ptr_eq(&group.template, &slot.template)) {
-                group = self.topology.groups.get(slot.group_id());
-            }
-            let wanting = group.filter(|group| slot.index < group.count);
-            let desired = wanting.map(|group| &group.template);
-            if !matches!(decide(node, desired, now), NodeDecision::Steady) {
-                touched.push(id.clone());
-            }
-        }
-        if !self.index.entries.is_empty() {
-            touched.extend(self.unsettled());
-            touched.sort_unstable();
-            touched.dedup();
-        }
-        for number in 0..self.index.groups.len() {
-            self.index.moved.extend(u32::try_from(number));
-        }
-        self.index.run_moved = true;
-        if !touched.is_empty() || state.nodes.len() as u64 != self.topology.total() {
-            let slots = self.topology.groups.iter().map(|(id, group)| (id.clone(), 0..group.count));
-            self.unchecked = slots.collect();
-        }
-        touched
     }
 
     /// Returns the nodes that are not as desired.
@@ -239,28 +136,28 @@ impl Planner {
 
     /// Returns the brake of a group, if there is such a group.
     pub fn group_brake(&self, state: &ClusterState, group: &NodeGroupId) -> Option<BrakeStatus> {
-        let desk = self.desk(state, SystemTime::UNIX_EPOCH);
+        let desk = self.policy(state, SystemTime::UNIX_EPOCH);
         desk.group_brake(group)
     }
 
     /// Returns the brake of the run.
     pub fn run_brake(&self, state: &ClusterState) -> BrakeStatus {
-        self.desk(state, SystemTime::UNIX_EPOCH).run_brake(0)
+        self.policy(state, SystemTime::UNIX_EPOCH).run_brake(0)
     }
 
     /// Returns the canary record that starts with a step of this slot: with its create, or with the end of an attempt
     /// that was in use. `None` unless the step starts the trial of its group's template.
     pub fn canary_of(&self, state: &ClusterState, slot: &LogicalNodeSpec) -> Option<Canary> {
         let group = self.topology.wanting(slot)?;
-        let starts = self.desk(state, SystemTime::UNIX_EPOCH).starts_trial(slot.group_id());
+        let starts = self.policy(state, SystemTime::UNIX_EPOCH).starts_trial(slot.group_id());
         starts.then(|| Canary {
             node: slot.logical_node_id.clone(),
             template: Arc::clone(&group.template),
         })
     }
 
-    fn desk<'a>(&'a self, state: &'a ClusterState, now: SystemTime) -> Desk<'a> {
-        Desk { topology: &self.topology, index: &self.index, state, now }
+    fn policy<'a>(&'a self, state: &'a ClusterState, now: SystemTime) -> Policy<'a> {
+        Policy { topology: &self.topology, index: &self.index, state, now }
     }
 
     /// Decides the next step of the given nodes, which must be sorted, and of those whose group's counts moved.
@@ -387,44 +284,10 @@ impl Planner {
         })
     }
 
-    fn missing(&self, state: &ClusterState) -> Vec<(LogicalNodeId, NodeGroupId, u32)> {
-        let mut missing = Vec::new();
-        for (id, slots) in &self.unchecked {
-            let Some(group) = self.topology.groups.get(id) else {
-                continue;
-            };
-            for index in in_text_order(group.count).filter(|index| slots.contains(index)) {
-                let node = LogicalNodeId::slot(id, index);
-                if !state.nodes.contains_key(&node) {
-                    missing.push((node, id.clone(), index));
-                }
-            }
-        }
-        missing
-    }
-
-    fn insert_missing(&mut self, state: &ClusterState, pass: &mut Pass<'_>) {
-        for (_, group, index) in self.missing(state) {
-            let desired = self.topology.groups[&group].spec(index);
-            pass.actions.push(NodeAction::Insert { attempt: UNALLOCATED, desired });
-        }
-        self.unchecked.clear();
-    }
-
-    fn hold_missing(&mut self, state: &ClusterState, pass: &mut Pass<'_>) {
-        let held = Held::on(HeldReason::Paused, Trigger::Operator);
-        let missing = self.missing(state);
-        if missing.is_empty() {
-            self.unchecked.clear();
-        }
-        let nodes = missing.into_iter().map(|(node, ..)| node);
-        pass.held.extend(nodes.map(|node| (node, held.clone())));
-    }
-
     fn grant(&mut self, state: &ClusterState, now: SystemTime, pass: &mut Pass<'_>) {
         let mut granted = Granted::default();
         let mut memo = Brakings::default();
-        for (key, brakes) in self.desk(state, now).grant(&mut granted) {
+        for (key, brakes) in self.policy(state, now).grant(&mut granted) {
             self.index.disarm(key);
             let action = match pass.waiting.remove(&key) {
                 Some(Waiting { id, node, step, .. }) => self.action(node, id, step, brakes),
@@ -433,7 +296,7 @@ impl Planner {
             pass.actions.extend(action);
         }
         for (key, Waiting { id, line, .. }) in mem::take(&mut pass.waiting) {
-            let held = self.desk(state, now).held(key, line, &granted, &mut memo);
+            let held = self.policy(state, now).held(key, line, &granted, &mut memo);
             pass.held.extend(held.map(|held| (id, held)));
         }
         self.index.moved.clear();
@@ -508,20 +371,11 @@ impl Planner {
         };
         let waits = |key: SlotKey| {
             let line = index::line(node, &NodeDecision::Act(step), group)?;
-            self.desk(state, now).held(key, line, &Granted::default(), &mut Brakings::default())
+            self.policy(state, now).held(key, line, &Granted::default(), &mut Brakings::default())
         };
         let held = held_anyway(state, step == Step::Restart)
             .or_else(|| self.index.find(&node.record.desired).and_then(waits));
         held.map_or(Explanation::Next(step), Explanation::Held)
-    }
-
-    fn is_missing(&self, id: &LogicalNodeId) -> bool {
-        let Some((group, index)) = id.as_str().rsplit_once('-') else {
-            return false;
-        };
-        let group = self.topology.groups.get(group);
-        let index = index.parse::<u32>().ok().filter(|parsed| parsed.to_string() == index);
-        group.zip(index).is_some_and(|(group, index)| index < group.count)
     }
 }
 
@@ -551,25 +405,6 @@ fn unless_paused(state: &ClusterState, held: Held, now: SystemTime) -> Held {
 
 /// Stands in an action until [`Planner::finish`] allocates.
 const UNALLOCATED: NodeAttemptId = NodeAttemptId(u64::MAX);
-
-/// Lists `0..count` in the order of their decimal text: 0, 1, 10, 11, 2, …, so that ids come out sorted.
-fn in_text_order(count: u32) -> impl Iterator<Item = u32> {
-    let following = move |&index: &u32| {
-        let deeper = index.checked_mul(10).filter(|&deeper| index != 0 && deeper < count);
-        if deeper.is_some() {
-            return deeper;
-        }
-        let mut next = index;
-        while next % 10 == 9 || next + 1 >= count {
-            next /= 10;
-            if next == 0 {
-                return None;
-            }
-        }
-        Some(next + 1)
-    };
-    std::iter::successors((count > 0).then_some(0), following)
-}
 
 impl Until {
     /// Returns the time, if a time ends the hold.

@@ -92,7 +92,7 @@ fn destroyed(
 #[inline]
 fn active(node: &ManagedNode, desired: &Arc<NodeTemplate>, now: SystemTime) -> NodeDecision {
     let current = &node.record.desired.template;
-    if !Arc::ptr_eq(current, desired) && current != desired {
+    if !NodeTemplate::same(current, desired) {
         return NodeDecision::Act(Step::BeginDelete(DeleteCause::SpecChanged));
     }
     if node.replace_requested {

@@ -35,7 +35,7 @@ impl GroupTopology {
     }
 
     pub(crate) fn has_template(&self, template: &Arc<NodeTemplate>) -> bool {
-        Arc::ptr_eq(&self.template, template) || self.template == *template
+        NodeTemplate::same(&self.template, template)
     }
 }
 

@@ -24,15 +24,6 @@ impl Desired {
     }
 }
 
-/// What accepting a shape did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Accepted {
-    /// It is the desired shape now.
-    Updated,
-    /// It was the desired shape already.
-    NotNeeded,
-}
-
 /// Why a shape was not accepted. Nothing of it took effect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DesiredError {
@@ -70,7 +61,7 @@ impl ClusterDriver {
     ///
     /// A shape of another run, an older generation, changed content at the accepted generation, or an invalid one.
     /// Nothing changes then.
-    pub(crate) fn accept(&mut self, desired: Desired) -> Result<Accepted, DesiredError> {
+    pub(crate) fn accept(&mut self, desired: Desired) -> Result<(), DesiredError> {
         if let Some(current) = &self.desired {
             let (accepted, found) = (current.generation, desired.shape.generation);
             if current.run_id != desired.shape.run_id {
@@ -81,7 +72,7 @@ impl ClusterDriver {
                 return Err(DesiredError::OldGeneration { accepted, found });
             }
             if *current == desired.shape && *self.retry == desired.retry {
-                return Ok(Accepted::NotNeeded);
+                return Ok(());
             }
             if found == accepted {
                 return Err(DesiredError::ChangedContent { generation: found });
@@ -98,7 +89,7 @@ impl ClusterDriver {
         self.retry = Arc::new(desired.retry);
         self.effects.changed.desired = true;
         self.emit(None, EventKind::DesiredAccepted { generation });
-        Ok(Accepted::Updated)
+        Ok(())
     }
 
     fn retarget(&mut self, topology: Topology) {

@@ -7,7 +7,7 @@ use std::{
     time::SystemTime,
 };
 
-use myelin_decider::{Explanation, Planner, ReconcilePlan};
+use myelin_decider::{Explanation, Planner};
 use myelin_reducer::Ignored;
 use myelin_shape::{
     ClusterShape, DEFAULT_MAX_NODES, LogicalNodeId, NodeAttemptId, NodeGroupId, RunId,
@@ -79,7 +79,6 @@ pub struct ClusterDriver {
     /// The groups whose brake has ended a silent machine.
     pub(crate) braked: BTreeSet<NodeGroupId>,
     queue: WorkQueue<RunKey>,
-    last_plan: ReconcilePlan,
 }
 
 /// The one key of a cluster's loop (seed 1 §9).
@@ -112,7 +111,6 @@ impl ClusterDriver {
             counters: Counters::default(),
             now: SystemTime::UNIX_EPOCH,
             queue: WorkQueue::new(),
-            last_plan: ReconcilePlan::default(),
         }
     }
 
@@ -189,7 +187,6 @@ impl ClusterDriver {
             self.state.observed_generation = plan.observed_generation;
             self.effects.changed.cluster = true;
         }
-        self.last_plan = plan;
         let planner = self.planner.as_ref().expect("put back above");
         self.queue.cancel_requeue(&RunKey);
         if let Some(time) = planner.next_deadline() {
@@ -235,11 +232,6 @@ impl ClusterDriver {
     /// Returns the planner, once a shape was accepted.
     pub fn planner(&self) -> Option<&Planner> {
         self.planner.as_ref()
-    }
-
-    /// Returns the last plan, without the actions, which were applied.
-    pub fn last_plan(&self) -> &ReconcilePlan {
-        &self.last_plan
     }
 
     /// Returns what was counted since the start.

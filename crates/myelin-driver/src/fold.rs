@@ -133,9 +133,7 @@ impl ClusterDriver {
             return;
         };
         let group = slot.group_id();
-        let same = |template: &Arc<NodeTemplate>| {
-            Arc::ptr_eq(template, &slot.template) || *template == slot.template
-        };
+        let same = |template| NodeTemplate::same(template, &slot.template);
         // A node of an earlier spec that is heard again says nothing about the one on trial.
         let current = planner.topology().wanting(slot).is_some_and(|group| same(&group.template));
         if !self.state.groups.contains_key(group) {

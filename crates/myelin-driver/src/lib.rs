@@ -27,7 +27,7 @@ mod event;
 mod fold;
 mod preview;
 
-pub use crate::desired::{Accepted, Desired, DesiredError};
+pub use crate::desired::{Desired, DesiredError};
 pub use crate::driver::{ClusterDriver, Convergence, Counters, Options};
 pub use crate::event::{Changed, Effects, Event, Submission, Target};
 pub use crate::preview::{NodeChange, Preview};

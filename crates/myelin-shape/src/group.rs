@@ -152,6 +152,12 @@ pub struct NodeTemplate {
 }
 
 impl NodeTemplate {
+    /// Returns whether two templates are the same one, or have equal content. Nearly always a pointer comparison.
+    #[inline]
+    pub fn same(left: &Arc<Self>, right: &Arc<Self>) -> bool {
+        Arc::ptr_eq(left, right) || left == right
+    }
+
     /// Returns a digest of everything in the template, as 32 hexadecimal digits.
     ///
     /// Leases carry it, so that only what was made from the same template is adopted (`spec 4.1`). Costs a
@@ -186,7 +192,7 @@ impl PartialEq for LogicalNodeSpec {
 impl LogicalNodeSpec {
     /// Returns whether both slots are made from equal templates: the same one, or one with equal content.
     pub fn same_template(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.template, &other.template) || self.template == other.template
+        NodeTemplate::same(&self.template, &other.template)
     }
 
     /// Returns the group the slot belongs to.

@@ -43,7 +43,7 @@ impl GroupRecord {
 
     /// Returns whether a node of the group was ready with the template, as far as is remembered.
     pub fn has_proven(&self, template: &Arc<NodeTemplate>) -> bool {
-        self.proven.iter().any(|known| Arc::ptr_eq(known, template) || known == template)
+        self.proven.iter().any(|known| NodeTemplate::same(known, template))
     }
 }
 

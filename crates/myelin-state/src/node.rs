@@ -149,9 +149,9 @@ impl ManagedNode {
 
     /// Returns whether the slot is quarantined for the template.
     pub fn is_quarantined_for(&self, template: &Arc<NodeTemplate>) -> bool {
-        self.quarantine.as_deref().is_some_and(|quarantine| {
-            Arc::ptr_eq(&quarantine.template, template) || quarantine.template == *template
-        })
+        self.quarantine
+            .as_deref()
+            .is_some_and(|quarantine| NodeTemplate::same(&quarantine.template, template))
     }
 
     /// Returns whether the attempt's machine was of use once: ending it for silence may be a loss (`spec 1.6`).
