@@ -221,7 +221,7 @@ impl Planner {
         pass: &mut Pass<'a>,
     ) {
         // A node that is gone was taken out of the index when it was removed.
-        let Some(node) = state.nodes.get(&id) else {
+        let Some(node) = state.nodes.get(id.as_str()) else {
             return;
         };
         let key = self.key(&node.record.desired);

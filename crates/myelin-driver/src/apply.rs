@@ -202,8 +202,11 @@ impl ClusterDriver {
     /// Records the effect, then hands it out (seed 1 §6).
     fn dispatch(&mut self, effect: PlannedEffect, policy: &RetryPolicy) {
         let now = self.now;
-        let node =
-            self.state.nodes.get_mut(&effect.node).filter(|node| can_dispatch(node, &effect));
+        let node = self
+            .state
+            .nodes
+            .get_mut(effect.node.as_str())
+            .filter(|node| can_dispatch(node, &effect));
         let Some(node) = node else {
             return self.discard(&NodeAction::Dispatch(effect));
         };

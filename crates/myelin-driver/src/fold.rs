@@ -100,7 +100,7 @@ impl ClusterDriver {
     fn fold_one(&mut self, observation: NodeObservation) -> Folded {
         let (id, at) = (observation.node.clone(), self.now);
         let finishes = matches!(observation.event, NodeEvent::OperationFinished { .. });
-        let Some(node) = self.state.nodes.get_mut(&id) else {
+        let Some(node) = self.state.nodes.get_mut(id.as_str()) else {
             return Folded::Ignored(Ignored::StaleAttempt);
         };
         let mut before = Before::of(node);
