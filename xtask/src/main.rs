@@ -3,7 +3,7 @@
 //! `cargo xtask ci` is what a change must pass; the other commands are its parts, to be run alone while working.
 //! Each is a module with one entry point; nothing here is part of the product.
 //!
-//! Reading order: [`ci`], [`layers`], [`tidy`], [`bench`].
+//! Reading order: [`ci`], [`layers`], [`tidy`], [`mod@bench`].
 
 mod bench;
 mod ci;
