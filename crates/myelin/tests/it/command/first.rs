@@ -132,11 +132,13 @@ fn followers_go_on_until_the_loop_ends() {
     };
     let events = follow(&["events", "-f", "-o", "json", "worker-0"]);
     let logs = follow(&["logs", "-f", "worker-0"]);
+    let joined = || site.ok(&["logs", "worker-0"]).matches("joined as worker-0").count();
+    // Output is followed at some distance, and what was not read goes with the machine.
+    until("its output has come", || (joined() == 1).then_some(()));
     site.ok(&["replace", "worker-0"]);
     until("it is replaced", || (site.attempts() == [("worker-0".into(), 1)]).then_some(()));
     site.until_converged();
-    let joined = || site.ok(&["logs", "worker-0"]).matches("joined as worker-0").count();
-    until("its output has come", || (joined() == 2).then_some(()));
+    until("the output of the next has come", || (joined() == 2).then_some(()));
     up.signal(rustix::process::Signal::INT);
     up.end();
     let events = stdout(&events.wait_with_output().unwrap());
