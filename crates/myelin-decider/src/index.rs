@@ -74,6 +74,10 @@ impl Entry {
     fn is_waiting_repair(&self) -> bool {
         self.facts.repairing && self.line == Some(Line::Create)
     }
+
+    fn is_of_repair(&self) -> bool {
+        self.facts.repairing || matches!(self.line, Some(Line::Repair(_)))
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -234,8 +238,9 @@ impl Index {
         LogicalNodeId::slot(&self.groups[key.group as usize].id, key.index)
     }
 
-    /// Replaces what is known of a node; `None` for a node that is as desired, or gone.
-    pub(crate) fn set(&mut self, key: SlotKey, entry: Option<Entry>) {
+    /// Replaces what is known of a node; `None` for a node that is as desired, or gone. Returns whether anything was
+    /// known.
+    pub(crate) fn set(&mut self, key: SlotKey, entry: Option<Entry>) -> bool {
         let old = match entry {
             Some(entry) => self.entries.insert(key, entry),
             None => self.entries.remove(&key),
@@ -249,6 +254,7 @@ impl Index {
         if weight(old) != weight(entry) {
             self.reweigh(old, entry);
         }
+        old.is_some()
     }
 
     fn rearm(&mut self, key: SlotKey, old: Option<SystemTime>, deadline: Option<SystemTime>) {
@@ -261,27 +267,27 @@ impl Index {
     }
 
     fn reweigh(&mut self, old: Option<Entry>, new: Option<Entry>) {
-        let run = self.run;
-        let changes = [(old, false), (new, true)];
-        for (entry, adds) in
-            changes.iter().filter_map(|(entry, adds)| Some((entry.as_ref()?, adds)))
-        {
-            let number = entry.key.group;
-            let group = &mut self.groups[number as usize];
-            if *adds {
-                group.add(entry);
-                self.run.add(entry.facts);
-            } else {
-                group.remove(entry);
-                self.run.remove(entry.facts);
-            }
-            let (repairs, waiting) = (&group.repair, &group.waiting_repairs);
-            note_if(&mut self.repairs, number, !repairs.is_empty());
-            note_if(&mut self.waiting_repairs, number, !waiting.is_empty());
-            self.moved.insert(number);
+        let Some(number) = old.or(new).map(|entry| entry.key.group) else {
+            return;
+        };
+        let before = self.run;
+        let group = &mut self.groups[number as usize];
+        if let Some(entry) = &old {
+            group.remove(entry);
+            self.run.remove(entry.facts);
         }
+        if let Some(entry) = &new {
+            group.add(entry);
+            self.run.add(entry.facts);
+        }
+        let repairs = |entry: Option<Entry>| entry.is_some_and(|entry| entry.is_of_repair());
+        if repairs(old) || repairs(new) {
+            note_if(&mut self.repairs, number, !group.repair.is_empty());
+            note_if(&mut self.waiting_repairs, number, !group.waiting_repairs.is_empty());
+        }
+        self.moved.insert(number);
         self.run_moved |=
-            (run.unhealthy, run.repairing) != (self.run.unhealthy, self.run.repairing);
+            (before.unhealthy, before.repairing) != (self.run.unhealthy, self.run.repairing);
     }
 
     /// Takes a node's deadline back: it is acted on, and looked at again for that reason.

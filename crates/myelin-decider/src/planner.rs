@@ -36,10 +36,10 @@ pub enum Explanation {
 
 /// The decider with a memory: an index of the nodes that are not as desired.
 ///
-/// The index follows the state only through [`plan`](Self::plan): every node whose record changed since the last call
-/// must be among the nodes it is given, and every group whose [`GroupRecord`](myelin_state::GroupRecord) changed must
-/// have been [touched](Self::touch_group). For the same state it gives the same plan as a fresh planner that looks at
-/// every node; only `held` is limited to the nodes looked at.
+/// The index follows the state only as far as it is told: every node whose record has changed must be
+/// [looked at](Self::look_at) or be among the nodes given to [`plan`](Self::plan), and every group whose
+/// [`GroupRecord`](myelin_state::GroupRecord) changed must have been [touched](Self::touch_group). For the same state it
+/// gives the same plan as a fresh planner that looks at every node; only `held` is limited to the nodes looked at.
 #[derive(Clone, Debug)]
 pub struct Planner {
     topology: Topology,
@@ -49,22 +49,40 @@ pub struct Planner {
     paused: bool,
     /// The template looked up last with the number of its group: nodes of a group are looked at together.
     last: Option<(Arc<NodeTemplate>, u32)>,
+    /// What the next plan has to say of the nodes looked at since the last one; of several looks the last one counts.
+    looks: Vec<Look>,
 }
+
+/// What a node looked at needs.
+#[derive(Clone, Debug)]
+struct Look {
+    id: LogicalNodeId,
+    key: SlotKey,
+    needs: Needs,
+}
+
+#[derive(Clone, Debug)]
+enum Needs {
+    /// Nothing any more.
+    Nothing,
+    /// This action.
+    Action(NodeAction),
+    /// Nothing now.
+    Wait(Held),
+    /// This action, once group policy grants it.
+    Grant(NodeAction, Line),
+}
+
+/// Room for looks that is kept from pass to pass, so that neither a great pass is remembered nor a small one allocates.
+const LOOKS_KEPT: usize = 1024;
 
 /// What one pass collects.
 #[derive(Default)]
-struct Pass<'a> {
+struct Pass {
     actions: Vec<NodeAction>,
     held: Vec<(LogicalNodeId, Held)>,
-    waiting: BTreeMap<SlotKey, Waiting<'a>>,
-}
-
-/// A node looked at whose step group policy has a say in.
-struct Waiting<'a> {
-    id: LogicalNodeId,
-    node: &'a ManagedNode,
-    step: Step,
-    line: Line,
+    /// The nodes looked at whose action group policy has a say in.
+    waiting: BTreeMap<SlotKey, (NodeAction, Line)>,
 }
 
 impl Planner {
@@ -72,7 +90,8 @@ impl Planner {
     pub fn new(topology: Topology) -> Self {
         let slots = topology.groups.iter().map(|(id, group)| (id.clone(), 0..group.count));
         let unchecked = slots.collect();
-        Self { topology, index: Index::default(), unchecked, paused: false, last: None }
+        let (index, looks) = (Index::default(), Vec::new());
+        Self { topology, index, unchecked, paused: false, last: None, looks }
     }
 
     /// Returns the desired set.
@@ -113,10 +132,16 @@ impl Planner {
             && state.nodes.len() as u64 == self.topology.total()
     }
 
-    /// Returns whether a plan could do anything without a node being touched.
+    /// Returns how many looks the next plan is made from.
+    pub fn n_looks(&self) -> usize {
+        self.looks.len()
+    }
+
+    /// Returns whether a plan could do anything without being given a node.
     pub fn has_work(&self) -> bool {
-        !self.paused
-            && (!self.unchecked.is_empty() || !self.index.moved.is_empty() || self.index.run_moved)
+        let moved =
+            || !self.unchecked.is_empty() || !self.index.moved.is_empty() || self.index.run_moved;
+        !self.looks.is_empty() || (!self.paused && moved())
     }
 
     /// Returns the earliest stored deadline of any node.
@@ -160,7 +185,7 @@ impl Planner {
         Policy { topology: &self.topology, index: &self.index, state, now }
     }
 
-    /// Decides the next step of the given nodes, which must be sorted, and of those whose group's counts moved.
+    /// Decides the next step of the nodes looked at and of the given ones, and of those whose group's counts moved.
     pub fn plan(
         &mut self,
         state: &ClusterState,
@@ -168,10 +193,13 @@ impl Planner {
         now: SystemTime,
     ) -> ReconcilePlan {
         self.paused = state.paused;
-        let mut pass = Pass::default();
         for id in touched {
-            self.look_at(state, id, now, &mut pass);
+            // A node that is gone was taken out of the index when it was removed.
+            if let Some(node) = state.nodes.get(id.as_str()) {
+                self.look_at(node, state.paused, now);
+            }
         }
+        let mut pass = self.take_looks();
         if state.paused {
             self.hold_missing(state, &mut pass);
         } else {
@@ -179,6 +207,33 @@ impl Planner {
             self.grant(state, now, &mut pass);
         }
         self.finish(state, pass)
+    }
+
+    fn take_looks(&mut self) -> Pass {
+        let looks = &mut self.looks;
+        let actions = Vec::with_capacity(looks.len());
+        let mut pass = Pass { actions, ..Pass::default() };
+        // What is looked at comes in sorted runs, which a stable sort merges; looks are large, so their places are sorted.
+        let mut order: Vec<usize> = (0..looks.len()).collect();
+        order.sort_by(|&left, &right| looks[left].id.cmp(&looks[right].id));
+        for (place, &at) in order.iter().enumerate() {
+            let next = order.get(place + 1);
+            if next.is_some_and(|&next| looks[next].key == looks[at].key) {
+                continue;
+            }
+            let Look { id, key, needs } = &mut looks[at];
+            match mem::replace(needs, Needs::Nothing) {
+                Needs::Nothing => {}
+                Needs::Action(action) => pass.actions.push(action),
+                Needs::Wait(held) => pass.held.push((id.clone(), held)),
+                Needs::Grant(action, line) => {
+                    pass.waiting.insert(*key, (action, line));
+                }
+            }
+        }
+        looks.clear();
+        looks.shrink_to(LOOKS_KEPT);
+        pass
     }
 
     fn key(&mut self, slot: &LogicalNodeSpec) -> SlotKey {
@@ -210,28 +265,29 @@ impl Planner {
     /// Notes that a slot is no longer managed.
     pub fn remove(&mut self, slot: &LogicalNodeSpec) {
         let key = self.key(slot);
-        self.index.set(key, None);
+        self.settle(key, &slot.logical_node_id);
     }
 
-    fn look_at<'a>(
-        &mut self,
-        state: &'a ClusterState,
-        id: LogicalNodeId,
-        now: SystemTime,
-        pass: &mut Pass<'a>,
-    ) {
-        // A node that is gone was taken out of the index when it was removed.
-        let Some(node) = state.nodes.get(id.as_str()) else {
-            return;
-        };
+    /// Notes that nothing is to be done for a slot.
+    fn settle(&mut self, key: SlotKey, id: &LogicalNodeId) {
+        // What was not unsettled was not looked at before with another result.
+        if self.index.set(key, None) {
+            self.looks.push(Look { id: id.clone(), key, needs: Needs::Nothing });
+        }
+    }
+
+    /// Notes what a node needs now, for the next [`plan`](Self::plan). `paused` says whether all effects are.
+    pub fn look_at(&mut self, node: &ManagedNode, paused: bool, now: SystemTime) {
         let key = self.key(&node.record.desired);
         let group = self.desired(key);
         let decision = match decision(node, group, now) {
-            NodeDecision::Act(_) if state.paused => {
+            NodeDecision::Act(_) if paused => {
                 NodeDecision::Wait(Held::on(HeldReason::Paused, Trigger::Operator))
             }
-            NodeDecision::Steady => return self.index.set(key, None),
-            NodeDecision::Wait(held) => NodeDecision::Wait(unless_paused(state, held, now)),
+            NodeDecision::Steady => {
+                return self.settle(key, &node.record.desired.logical_node_id);
+            }
+            NodeDecision::Wait(held) => NodeDecision::Wait(unless_paused(paused, held, now)),
             decision @ NodeDecision::Act(_) => decision,
         };
         let entry = index::entry(key, node, &decision, group, now);
@@ -240,29 +296,26 @@ impl Planner {
             // How long it is kept depends on the time, and not on counts alone.
             self.index.moved.insert(key.group);
         }
-        match (entry.line, decision) {
-            (Some(line), NodeDecision::Act(step)) => {
-                pass.waiting.insert(key, Waiting { id, node, step, line });
-            }
-            (None, NodeDecision::Act(step)) => {
-                pass.actions.extend(self.action(node, id, step, Brakes::default()));
-            }
-            (_, NodeDecision::Wait(held)) => pass.held.push((id, held)),
-            (_, NodeDecision::Steady) => {}
-        }
+        let id = node.record.desired.logical_node_id.clone();
+        let needs = match decision {
+            NodeDecision::Act(step) => match (self.action(node, step), entry.line) {
+                (Some(action), Some(line)) => Needs::Grant(action, line),
+                (Some(action), None) => Needs::Action(action),
+                (None, _) => Needs::Nothing,
+            },
+            NodeDecision::Wait(held) => Needs::Wait(held),
+            NodeDecision::Steady => Needs::Nothing,
+        };
+        self.looks.push(Look { id, key, needs });
     }
 
-    /// Makes a step an action. Attempt ids are allocated at the end of the pass.
-    fn action(
-        &self,
-        node: &ManagedNode,
-        id: LogicalNodeId,
-        step: Step,
-        brakes: Brakes,
-    ) -> Option<NodeAction> {
+    /// Makes a step an action. Attempt ids are allocated at the end of the pass, brakes noted with the grant.
+    fn action(&self, node: &ManagedNode, step: Step) -> Option<NodeAction> {
+        let id = node.record.desired.logical_node_id.clone();
         let expected_attempt = node.attempt;
         Some(match step {
             Step::BeginDelete(cause) => {
+                let brakes = Brakes::default();
                 NodeAction::BeginDelete { node: id, expected_attempt, cause, brakes }
             }
             Step::MarkDestroyed => NodeAction::MarkDestroyed { node: id, expected_attempt },
@@ -284,20 +337,22 @@ impl Planner {
         })
     }
 
-    fn grant(&mut self, state: &ClusterState, now: SystemTime, pass: &mut Pass<'_>) {
+    fn grant(&mut self, state: &ClusterState, now: SystemTime, pass: &mut Pass) {
         let mut granted = Granted::default();
         let mut memo = Brakings::default();
         for (key, brakes) in self.policy(state, now).grant(&mut granted) {
             self.index.disarm(key);
-            let action = match pass.waiting.remove(&key) {
-                Some(Waiting { id, node, step, .. }) => self.action(node, id, step, brakes),
-                None => self.action_of_waiting(state, self.index.id(key), now, brakes),
-            };
+            let looked_at = pass.waiting.remove(&key).map(|(action, _)| action);
+            let mut action =
+                looked_at.or_else(|| self.action_of_waiting(state, &self.index.id(key), now));
+            if let Some(NodeAction::BeginDelete { brakes: noted, .. }) = &mut action {
+                *noted = brakes;
+            }
             pass.actions.extend(action);
         }
-        for (key, Waiting { id, line, .. }) in mem::take(&mut pass.waiting) {
+        for (key, (action, line)) in mem::take(&mut pass.waiting) {
             let held = self.policy(state, now).held(key, line, &granted, &mut memo);
-            pass.held.extend(held.map(|held| (id, held)));
+            pass.held.extend(held.map(|held| (action.node().clone(), held)));
         }
         self.index.moved.clear();
         self.index.run_moved = false;
@@ -307,20 +362,19 @@ impl Planner {
     fn action_of_waiting(
         &self,
         state: &ClusterState,
-        id: LogicalNodeId,
+        id: &LogicalNodeId,
         now: SystemTime,
-        brakes: Brakes,
     ) -> Option<NodeAction> {
-        let node = state.nodes.get(&id)?;
+        let node = state.nodes.get(id)?;
         let group = self.topology.groups.get(node.record.desired.group_id());
         match decision(node, group, now) {
-            NodeDecision::Act(step) => self.action(node, id, step, brakes),
+            NodeDecision::Act(step) => self.action(node, step),
             NodeDecision::Steady | NodeDecision::Wait(_) => None,
         }
     }
 
     /// Sorts, and allocates attempt ids in order.
-    fn finish(&self, state: &ClusterState, mut pass: Pass<'_>) -> ReconcilePlan {
+    fn finish(&self, state: &ClusterState, mut pass: Pass) -> ReconcilePlan {
         pass.actions.sort_by(|left, right| left.node().cmp(right.node()));
         let mut next = state.next_attempt_id;
         pass.actions.retain_mut(|action| {
@@ -365,7 +419,7 @@ impl Planner {
         let step = match decision(node, group, now) {
             NodeDecision::Steady => return Explanation::Steady,
             NodeDecision::Wait(held) => {
-                return Explanation::Held(unless_paused(state, held, now));
+                return Explanation::Held(unless_paused(state.paused, held, now));
             }
             NodeDecision::Act(step) => step,
         };
@@ -398,9 +452,9 @@ fn held_anyway(state: &ClusterState, starts_attempt: bool) -> Option<Held> {
 }
 
 /// A time that has passed while effects are paused ends nothing; the pause is what is waited for then.
-fn unless_paused(state: &ClusterState, held: Held, now: SystemTime) -> Held {
+fn unless_paused(paused: bool, held: Held, now: SystemTime) -> Held {
     let passed = held.until.time().is_some_and(|time| time <= now);
-    held_anyway(state, false).filter(|_| passed).unwrap_or(held)
+    if paused && passed { Held::on(HeldReason::Paused, Trigger::Operator) } else { held }
 }
 
 /// Stands in an action until [`Planner::finish`] allocates.

@@ -14,7 +14,7 @@ use std::{env, fs, hint::black_box, time::Instant};
 use myelin_decider::{Planner, ReconcilePlan, Topology};
 use myelin_driver::{ClusterDriver, Effects, Event};
 use myelin_shape::{ClusterShape, LogicalNodeId};
-use myelin_state::ClusterState;
+use myelin_state::{ClusterState, NodeObservation};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
@@ -32,6 +32,7 @@ fn main() {
         "cold" => ("ns_per_node", cold(n, repeats)),
         "steady" => ("ns_per_node", steady(n, repeats)),
         "incremental" => ("ns_per_pass", incremental(n, repeats)),
+        "react" => ("ns_per_pass", react(n, repeats)),
         "oracle" => ("ns_per_node", oracle(n, repeats)),
         "converge" => ("ns_per_node", converge(n, repeats)),
         "memory" => ("bytes_per_node", memory(n)),
@@ -90,13 +91,34 @@ fn measured_incremental(driver: &mut ClusterDriver) -> Effects {
     driver.run(fixture::start())
 }
 
-/// A pass over a converged cluster in which 100 nodes were touched.
+/// A pass over a converged cluster after 100 reports were folded.
 fn incremental(n: u32, repeats: usize) -> Vec<f64> {
     let mut driver = fixture::converged(n);
     let mut samples = Vec::new();
     for _ in 0..repeats {
         fixture::silence(&mut driver, 100, fixture::start());
         let effects = timed(&mut samples, 1.0, || measured_incremental(&mut driver));
+        assert!(effects.submit.is_empty() && effects.wake_at.is_some());
+        fixture::hear(&mut driver, fixture::start());
+    }
+    samples
+}
+
+#[inline(never)]
+fn measured_react(driver: &mut ClusterDriver, reports: Vec<NodeObservation>) -> Effects {
+    for report in reports {
+        driver.fold(fixture::start(), Event::Observed(report));
+    }
+    driver.run(fixture::start())
+}
+
+/// 100 reports from all over a converged cluster, and the pass that follows.
+fn react(n: u32, repeats: usize) -> Vec<f64> {
+    let mut driver = fixture::converged(n);
+    let mut samples = Vec::new();
+    for _ in 0..repeats {
+        let reports = fixture::silences(&driver, 100, fixture::start());
+        let effects = timed(&mut samples, 1.0, || measured_react(&mut driver, reports));
         assert!(effects.submit.is_empty() && effects.wake_at.is_some());
         fixture::hear(&mut driver, fixture::start());
     }

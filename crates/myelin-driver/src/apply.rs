@@ -9,7 +9,7 @@ use myelin_state::{
     ClusterState, DeleteCause, LeaseMode, ManagedNode, NodeIntent, NodeManagerCommand, RetryPolicy,
 };
 
-use crate::{ClusterDriver, EventKind, Submission};
+use crate::{ClusterDriver, EventKind, Submission, fold::look};
 
 /// Below this share of the existing nodes, fresh ones are inserted one by one; above, the map is built anew, which
 /// packs it densely.
@@ -21,6 +21,12 @@ impl ClusterDriver {
         let policy = Arc::clone(&self.retry);
         let mut allocator_valid = true;
         let mut fresh = Vec::new();
+        // Each changes one node and is told once; a fresh cluster would grow these over and over.
+        self.effects.changed.nodes.reserve(actions.len());
+        self.effects.changed.events.reserve(actions.len());
+        let dispatched =
+            actions.iter().filter(|action| matches!(action, NodeAction::Dispatch(_))).count();
+        self.effects.submit.reserve(dispatched);
         for action in actions {
             let action = match action {
                 NodeAction::Dispatch(effect) => {
@@ -41,9 +47,11 @@ impl ClusterDriver {
             } else if let NodeAction::Insert { attempt, desired } = action {
                 self.state.next_attempt_id += 1;
                 let id = desired.logical_node_id.clone();
-                self.touch(&id);
+                let node = ManagedNode::new(attempt, desired);
+                look(&mut self.planner, &node, self.state.paused, self.now);
+                self.effects.changed.nodes.push(id.clone());
                 self.emit_of(Some(id.clone()), Some(attempt), EventKind::Inserted);
-                fresh.push((id, ManagedNode::new(attempt, desired)));
+                fresh.push((id, node));
             } else {
                 self.apply(action, &policy);
             }
@@ -75,7 +83,7 @@ impl ClusterDriver {
             }
             NodeAction::MarkDestroyed { node: id, expected_attempt } => {
                 transition::mark_destroyed(valid(&mut self.state, &id), self.now);
-                self.touch(&id);
+                self.changed(&id);
                 self.emit_of(Some(id), Some(expected_attempt), EventKind::Destroyed);
             }
             NodeAction::Restart { node: id, expected_attempt, new_attempt, desired } => {
@@ -83,7 +91,7 @@ impl ClusterDriver {
                 self.effects.changed.cluster = true;
                 self.effects.forget.push((id.clone(), expected_attempt));
                 transition::restart(valid(&mut self.state, &id), new_attempt, desired);
-                self.touch(&id);
+                self.changed(&id);
                 let kind = EventKind::Restarted { previous: expected_attempt };
                 self.emit_of(Some(id), Some(new_attempt), kind);
             }
@@ -179,7 +187,7 @@ impl ClusterDriver {
         if cause == DeleteCause::SpecChanged && in_use {
             self.note_canary(&slot);
         }
-        self.touch(id);
+        self.changed(id);
         self.emit_of(Some(id.clone()), attempt, EventKind::DeleteBegan { cause });
         if let Some(failures) = failures {
             let kind = EventKind::Quarantined { failures };

@@ -71,7 +71,7 @@ pub struct ClusterDriver {
     pub(crate) retry: Arc<RetryPolicy>,
     /// Present from the first accepted shape on: without one nothing is desired, and nothing undesired.
     pub(crate) planner: Option<Planner>,
-    /// Nodes to look at in the next pass; may hold a node more than once.
+    /// Nodes to look at in the next pass, beyond those the planner has looked at; may hold a node more than once.
     pub(crate) touched: Vec<LogicalNodeId>,
     pub(crate) effects: Effects,
     pub(crate) counters: Counters,
@@ -169,10 +169,9 @@ impl ClusterDriver {
         let Some(mut planner) = self.planner.take() else {
             return false;
         };
-        let mut touched = mem::take(&mut self.touched);
-        sort_once(&mut touched);
+        let touched = mem::take(&mut self.touched);
         self.counters.passes += 1;
-        self.counters.looked_at += touched.len() as u64;
+        self.counters.looked_at += (planner.n_looks() + touched.len()) as u64;
         let mut plan = planner.plan(&self.state, touched, self.now);
         self.planner = Some(planner);
         tracing::trace!(
@@ -263,7 +262,7 @@ impl ClusterDriver {
     }
 }
 
-/// Sorts and drops repetitions. What passes and folds touch comes in sorted runs, which a stable sort merges.
+/// Sorts and drops repetitions. What passes and folds change comes in sorted runs, which a stable sort merges.
 fn sort_once(nodes: &mut Vec<LogicalNodeId>) {
     nodes.sort();
     nodes.dedup();

@@ -1,6 +1,6 @@
 //! Folding of observations, deadlines and operators' words, and what they mean for the groups.
 
-use std::{mem, sync::Arc};
+use std::{mem, sync::Arc, time::SystemTime};
 
 use myelin_decider::Planner;
 use myelin_reducer::{Folded, Ignored, observe, transition};
@@ -80,6 +80,18 @@ impl Before {
     }
 }
 
+/// Looks at a node while it is at hand, so that the pass that follows need not find it again.
+pub(crate) fn look(
+    planner: &mut Option<Planner>,
+    node: &ManagedNode,
+    paused: bool,
+    now: SystemTime,
+) {
+    if let Some(planner) = planner {
+        planner.look_at(node, paused, now);
+    }
+}
+
 impl ClusterDriver {
     /// Folds an observation into the node it is about.
     pub(crate) fn observe(&mut self, observation: NodeObservation) {
@@ -114,7 +126,8 @@ impl ClusterDriver {
                 events.push(DriverEvent { at, node: Some(id.clone()), attempt, kind });
             });
             let proof = (node.is_ready() && !before.ready).then(|| node.record.desired.clone());
-            self.touch(&id);
+            look(&mut self.planner, node, self.state.paused, at);
+            self.effects.changed.nodes.push(id);
             if let Some(slot) = proof {
                 self.prove(&slot, before.recovering);
             }
@@ -122,8 +135,11 @@ impl ClusterDriver {
         folded
     }
 
-    pub(crate) fn touch(&mut self, id: &LogicalNodeId) {
-        self.touched.push(id.clone());
+    /// Notes that a node's record has changed.
+    pub(crate) fn changed(&mut self, id: &LogicalNodeId) {
+        if let Some(node) = self.state.nodes.get(id) {
+            look(&mut self.planner, node, self.state.paused, self.now);
+        }
         self.effects.changed.nodes.push(id.clone());
     }
 
@@ -168,7 +184,7 @@ impl ClusterDriver {
         for id in unsettled.collect::<Vec<_>>() {
             let node = self.state.nodes.get_mut(&id);
             if node.is_some_and(|node| transition::hear_out(node, self.now, &self.retry)) {
-                self.touch(&id);
+                self.changed(&id);
                 self.emit(Some(&id), EventKind::HeardOut);
             }
         }
@@ -261,11 +277,13 @@ impl ClusterDriver {
         // What was held for the pause, and what is held from now on, is decided anew.
         let unsettled: Vec<_> = self.planner.iter().flat_map(Planner::unsettled).collect();
         for id in unsettled {
-            let node = self.state.nodes.get_mut(&id).filter(|_| !paused);
-            if node.is_some_and(|node| transition::resume(node, self.now, &self.retry)) {
+            let Some(node) = self.state.nodes.get_mut(&id) else { continue };
+            let given = !paused && transition::resume(node, self.now, &self.retry);
+            look(&mut self.planner, node, paused, self.now);
+            if given {
+                self.effects.changed.nodes.push(id.clone());
                 self.emit(Some(&id), EventKind::TimeGiven);
             }
-            self.touch(&id);
         }
     }
 
@@ -288,7 +306,7 @@ impl ClusterDriver {
         });
         if let Some((operation, effect)) = expired {
             self.effects.expire.push((id.clone(), operation));
-            self.touch(&id);
+            self.changed(&id);
             self.emit(Some(&id), EventKind::Expired { operation, effect });
         }
         // While effects are paused nothing can be done for an attempt, so its time is not held against it.

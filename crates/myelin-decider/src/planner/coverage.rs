@@ -45,6 +45,8 @@ impl Planner {
             touched.extend(self.unsettled());
             self.index = Index::default();
             self.last = None;
+            // Looks name groups by the numbers of the index; whoever was looked at and is unsettled is looked at again.
+            self.looks.clear();
             self.index.run_moved = true;
         }
         touched.sort_unstable();
@@ -134,7 +136,7 @@ impl Planner {
         missing
     }
 
-    pub(super) fn insert_missing(&mut self, state: &ClusterState, pass: &mut Pass<'_>) {
+    pub(super) fn insert_missing(&mut self, state: &ClusterState, pass: &mut Pass) {
         for (_, group, index) in self.missing(state) {
             let desired = self.topology.groups[&group].spec(index);
             pass.actions.push(NodeAction::Insert { attempt: UNALLOCATED, desired });
@@ -142,7 +144,7 @@ impl Planner {
         self.unchecked.clear();
     }
 
-    pub(super) fn hold_missing(&mut self, state: &ClusterState, pass: &mut Pass<'_>) {
+    pub(super) fn hold_missing(&mut self, state: &ClusterState, pass: &mut Pass) {
         let held = Held::on(HeldReason::Paused, Trigger::Operator);
         let missing = self.missing(state);
         if missing.is_empty() {

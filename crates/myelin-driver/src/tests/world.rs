@@ -169,9 +169,7 @@ impl World {
             let Some(mut planner) = self.driver.planner.clone() else {
                 return;
             };
-            let mut touched = self.driver.touched.clone();
-            touched.sort();
-            touched.dedup();
+            let touched = self.driver.touched.clone();
             let state = &self.driver.state;
             let now = self.driver.now;
             let incremental = planner.plan(state, touched, now);
