@@ -97,11 +97,15 @@ fn tally(node: &ManagedNode, action: Option<&NodeAction>, desired: &Desired) -> 
     let creating = creates(node);
     let restarts = matches!(action, Some(NodeAction::Restart { .. }));
     let cause = begins_delete(action);
-    let taken = matches!(cause, Some(DeleteCause::Undesired | DeleteCause::SpecChanged));
+    let taken = matches!(
+        cause,
+        Some(DeleteCause::Undesired | DeleteCause::SpecChanged | DeleteCause::Requested)
+    );
     let in_use = node.record.handed_off && !node.recovering;
     let ends_silent = cause == Some(DeleteCause::Lost) && in_use;
-    let repair_due =
-        counted && node.record.stage == NodeStage::Destroyed && node.recovering && !node.repairing;
+    let repair_due = counted && node.recovering && !node.repairing;
+    let restarts = restarts && node.record.stage == NodeStage::Destroyed;
+    let goes_on = !creating && starts_create(action);
     let limited = desired.groups.contains_key(&node.record.desired.template.group_id);
     Tally {
         creating: u32::from(creating),
@@ -110,7 +114,7 @@ fn tally(node: &ManagedNode, action: Option<&NodeAction>, desired: &Desired) -> 
         repairing: u32::from(counted && node.repairing),
         starts_create: u32::from(!creating && starts_create(action)),
         takes_ready: u32::from(limited && taken && node.is_ready()),
-        starts_repair: u32::from(ends_silent || repair_due && restarts),
+        starts_repair: u32::from(ends_silent || repair_due && (restarts || goes_on)),
         ends_silent: u32::from(ends_silent),
     }
 }

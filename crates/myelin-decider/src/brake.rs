@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use myelin_shape::{Limit, NodeGroupId};
 
 use crate::{
-    BrakeScope, Brakes, HeldReason,
+    BrakeScope, Brakes, Held, HeldReason, Trigger,
     grant::{Grant, Granted, GroupView, Policy, count},
     index::{RepairKey, SlotKey},
 };
@@ -67,7 +67,8 @@ impl<'a> Policy<'a> {
             let brake = self.brake_of(&view, 0);
             let most = if brake.is_on() { usize::from(brake.has_room()) } else { usize::MAX };
             let brakes = Brakes { group: brake.is_on(), run: false };
-            for key in self.repairs_of(&view).take(most) {
+            let keys: Vec<_> = self.repairs_of(&view, granted).take(most).collect();
+            for key in keys {
                 push_repair(&view, key, brakes, granted, grants);
             }
         }
@@ -81,7 +82,7 @@ impl<'a> Policy<'a> {
         let views = self.index.repairs.iter().filter_map(|&number| self.view(number));
         let waiting = views.filter_map(|view| {
             let brake = self.brake_of(&view, 0);
-            let key = self.repairs_of(&view).next().filter(|_| brake.has_room())?;
+            let key = self.repairs_of(&view, granted).next().filter(|_| brake.has_room())?;
             Some((view, key, Brakes { group: brake.is_on(), run: true }))
         });
         // Numbers of groups depend on history, so ties go by name.
@@ -94,13 +95,25 @@ impl<'a> Policy<'a> {
         }
     }
 
-    /// Lists the repairs of a group that neither the memory of a brake nor the group's template forbids, in order.
-    fn repairs_of(&self, view: &GroupView<'a>) -> impl Iterator<Item = RepairKey> + use<'a> {
+    /// Lists the repairs of a group that neither the memory of a brake, nor the group's template, nor the limit of its
+    /// creates forbids, in order.
+    fn repairs_of(
+        &self,
+        view: &GroupView<'a>,
+        granted: &Granted,
+    ) -> impl Iterator<Item = RepairKey> + use<'a> {
         let silent_allowed = self.silent_hold(view).is_none();
+        let mut room = view.create_room(granted);
+        let mut has_room = move || {
+            let has_room = room > 0;
+            room = room.saturating_sub(1);
+            has_room
+        };
         let (view, trial) = (*view, self.trial(view));
         let keys = view.lines.repair.iter().copied();
         keys.take_while(move |key| silent_allowed || !key.silent)
             .filter(move |key| view.may_start(&trial, key.index))
+            .filter(move |key| !key.creates || has_room())
     }
 
     /// Returns the brake of a group, if there is such a group.
@@ -153,7 +166,8 @@ impl<'a> Policy<'a> {
         key: RepairKey,
         granted: &Granted,
         memo: &mut Brakings,
-    ) -> HeldReason {
+    ) -> Held {
+        let counts = |reason| Held::on(reason, Trigger::GroupCounts);
         let group = *memo
             .groups
             .entry(view.number)
@@ -161,16 +175,33 @@ impl<'a> Policy<'a> {
         let run = *memo.run.get_or_insert_with(|| self.run_brake(granted.run_repairs));
         // What stands in the way is named: first a repair that is under way, then the one that is waited for.
         if !group.has_room() {
-            return group.held(BrakeScope::Group(view.lines.id.clone()));
+            return counts(group.held(BrakeScope::Group(view.lines.id.clone())));
         }
         if !run.has_room() {
-            return run.held(BrakeScope::Run);
+            return counts(run.held(BrakeScope::Run));
+        }
+        if key.creates && view.create_room(granted) == 0 {
+            return Self::held_create(view, granted);
         }
         match self.silent_hold(view).filter(|_| key.silent) {
-            Some(scope) => HeldReason::AwaitingRepair { scope },
-            None if group.is_on() => group.held(BrakeScope::Group(view.lines.id.clone())),
-            None => run.held(BrakeScope::Run),
+            Some(scope) => self.awaiting_repair(view, scope),
+            None if group.is_on() => counts(group.held(BrakeScope::Group(view.lines.id.clone()))),
+            None => counts(run.held(BrakeScope::Run)),
         }
+    }
+
+    /// What is waited for is a repair; if a person must say something first, it says so.
+    fn awaiting_repair(&self, view: &GroupView<'_>, scope: BrakeScope) -> Held {
+        let (counts, stuck) = match scope {
+            BrakeScope::Group(_) => (view.lines.counts, view.first_stuck()),
+            BrakeScope::Run => {
+                let views = self.index.stuck.iter().filter_map(|&number| self.view(number));
+                (self.index.run, views.filter_map(|view| view.first_stuck()).min())
+            }
+        };
+        let stuck = stuck.filter(|_| counts.stuck == counts.recovering);
+        let trigger = if stuck.is_some() { Trigger::SpecChange } else { Trigger::GroupCounts };
+        Held::on(HeldReason::AwaitingRepair { scope, stuck }, trigger)
     }
 }
 
@@ -181,7 +212,9 @@ fn push_repair(
     granted: &mut Granted,
     grants: &mut Vec<Grant>,
 ) {
-    granted.group_mut(view.number).repairs += 1;
+    let of_group = granted.group_mut(view.number);
+    of_group.repairs += 1;
+    of_group.creates += u32::from(key.creates);
     granted.run_repairs += 1;
     let brakes = if key.silent { brakes } else { Brakes::default() };
     grants.push((SlotKey { group: view.number, index: key.index }, brakes));

@@ -60,6 +60,16 @@ impl GroupView<'_> {
         self.group.slot(index)
     }
 
+    pub(crate) fn first_stuck(&self) -> Option<LogicalNodeId> {
+        self.lines.stuck.first().map(|&index| self.slot(index))
+    }
+
+    /// Returns how many more creates of the group may be under way.
+    pub(crate) fn create_room(&self, granted: &Granted) -> u32 {
+        let creating = self.lines.counts.creating + granted.group(self.number).creates;
+        self.group.policy.max_in_flight_creates.saturating_sub(creating)
+    }
+
     /// Returns whether nothing about the template keeps the slot from a machine.
     pub(crate) fn may_start(&self, trial: &Trial, index: u32) -> bool {
         let may = match *trial {
@@ -110,11 +120,11 @@ impl<'a> Policy<'a> {
     }
 
     fn grant_create(&self, view: &GroupView<'_>, granted: &mut Granted, grants: &mut Vec<Grant>) {
-        let GroupView { number, group, lines, .. } = *view;
+        let GroupView { number, lines, .. } = *view;
         if lines.create.is_empty() || !lines.refused.is_empty() {
             return;
         }
-        let room = group.policy.max_in_flight_creates.saturating_sub(lines.counts.creating);
+        let room = view.create_room(granted);
         let trial = self.trial(view);
         let open = (trial == Trial::Open).then(|| lines.create.iter().copied());
         let canary = trial.canary_in(&lines.create);

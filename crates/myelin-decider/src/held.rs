@@ -124,6 +124,8 @@ pub enum HeldReason {
     AwaitingRepair {
         /// Whose brake remembers.
         scope: BrakeScope,
+        /// A failed slot that waits for a person, if all of them do.
+        stuck: Option<LogicalNodeId>,
     },
     /// An operator stopped all effects.
     Paused,
@@ -217,8 +219,12 @@ impl fmt::Display for HeldReason {
                 write!(f, "brake of {scope}: {unhealthy} nodes failing, limit {limit}, ")?;
                 write!(f, "{repairs} under repair")
             }
-            Self::AwaitingRepair { scope } => {
-                write!(f, "brake of {scope}: a silent machine was ended and no repair is ready yet")
+            Self::AwaitingRepair { scope, stuck } => {
+                write!(
+                    f,
+                    "brake of {scope}: a silent machine was ended and no repair is ready yet"
+                )?;
+                stuck.iter().try_for_each(|node| write!(f, "; {node} is not repaired by itself"))
             }
             Self::Paused => f.write_str("paused"),
             Self::AllocatorExhausted => f.write_str("no attempt id is left"),

@@ -27,10 +27,9 @@ impl Policy<'_> {
                 .held_by_template(&view, key.index)
                 .unwrap_or_else(|| Self::held_create(&view, granted)),
             Line::Replace | Line::ReplaceSilent => self.held_replace(&view, granted),
-            Line::Repair(repair) => self.held_by_template(&view, key.index).unwrap_or_else(|| {
-                let reason = self.held_repair(&view, repair, granted, memo);
-                Held::on(reason, Trigger::GroupCounts)
-            }),
+            Line::Repair(repair) => self
+                .held_by_template(&view, key.index)
+                .unwrap_or_else(|| self.held_repair(&view, repair, granted, memo)),
         })
     }
 
@@ -48,7 +47,7 @@ impl Policy<'_> {
         self.held_by_trial(view).filter(|_| !starts)
     }
 
-    fn held_create(view: &GroupView<'_>, granted: &Granted) -> Held {
+    pub(crate) fn held_create(view: &GroupView<'_>, granted: &Granted) -> Held {
         let in_flight = view.lines.counts.creating + granted.group(view.number).creates;
         let limit = view.group.policy.max_in_flight_creates;
         let reason = HeldReason::CreateLimit { in_flight, limit };

@@ -37,6 +37,8 @@ pub(crate) struct Facts {
     pub(crate) spends: bool,
     pub(crate) creating: bool,
     pub(crate) refused: bool,
+    /// Failed, and not repaired without a person.
+    pub(crate) stuck: bool,
 }
 
 /// Which of its group's waiting lines a node is in, and where.
@@ -60,6 +62,8 @@ pub(crate) struct RepairKey {
     pub(crate) silent: bool,
     pub(crate) since: SystemTime,
     pub(crate) index: u32,
+    /// Its create failed and gave the brake's token back; it goes on with another create.
+    pub(crate) creates: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,8 +79,12 @@ impl Entry {
         self.facts.repairing && self.line == Some(Line::Create)
     }
 
+    fn is_retry(&self) -> bool {
+        matches!(self.line, Some(Line::Repair(RepairKey { creates: true, .. })))
+    }
+
     fn is_of_repair(&self) -> bool {
-        self.facts.repairing || matches!(self.line, Some(Line::Repair(_)))
+        self.facts.repairing || self.facts.stuck || matches!(self.line, Some(Line::Repair(_)))
     }
 }
 
@@ -88,6 +96,8 @@ pub(crate) struct Counts {
     pub(crate) repairing: u32,
     pub(crate) spends: u32,
     pub(crate) creating: u32,
+    /// Those of `recovering` that are not repaired without a person.
+    pub(crate) stuck: u32,
 }
 
 impl Counts {
@@ -97,6 +107,7 @@ impl Counts {
         self.repairing += u32::from(facts.repairing);
         self.spends += u32::from(facts.spends);
         self.creating += u32::from(facts.creating);
+        self.stuck += u32::from(facts.stuck);
     }
 
     fn remove(&mut self, facts: Facts) {
@@ -105,6 +116,7 @@ impl Counts {
         self.repairing -= u32::from(facts.repairing);
         self.spends -= u32::from(facts.spends);
         self.creating -= u32::from(facts.creating);
+        self.stuck -= u32::from(facts.stuck);
     }
 }
 
@@ -121,6 +133,9 @@ pub(crate) struct GroupIndex {
     pub(crate) replace_silent: BTreeSet<u32>,
     pub(crate) keep: BTreeSet<(SystemTime, u32)>,
     pub(crate) repair: BTreeSet<RepairKey>,
+    /// Those of `repair` that want to create a lease.
+    pub(crate) retries: BTreeSet<u32>,
+    pub(crate) stuck: BTreeSet<u32>,
     /// Nodes under repair that wait in `create`.
     pub(crate) waiting_repairs: BTreeSet<u32>,
 }
@@ -137,6 +152,8 @@ impl GroupIndex {
             replace_silent: BTreeSet::new(),
             keep: BTreeSet::new(),
             repair: BTreeSet::new(),
+            retries: BTreeSet::new(),
+            stuck: BTreeSet::new(),
             waiting_repairs: BTreeSet::new(),
         }
     }
@@ -146,8 +163,14 @@ impl GroupIndex {
         if entry.facts.refused {
             self.refused.insert(entry.key.index);
         }
+        if entry.facts.stuck {
+            self.stuck.insert(entry.key.index);
+        }
         if entry.is_waiting_repair() {
             self.waiting_repairs.insert(entry.key.index);
+        }
+        if entry.is_retry() {
+            self.retries.insert(entry.key.index);
         }
         match entry.line {
             Some(Line::Create) => self.create.insert(entry.key.index),
@@ -164,8 +187,14 @@ impl GroupIndex {
         if entry.facts.refused {
             self.refused.remove(&entry.key.index);
         }
+        if entry.facts.stuck {
+            self.stuck.remove(&entry.key.index);
+        }
         if entry.is_waiting_repair() {
             self.waiting_repairs.remove(&entry.key.index);
+        }
+        if entry.is_retry() {
+            self.retries.remove(&entry.key.index);
         }
         match entry.line {
             Some(Line::Create) => self.create.remove(&entry.key.index),
@@ -192,6 +221,8 @@ pub(crate) struct Index {
     pub(crate) repairs: BTreeSet<u32>,
     /// Groups with nodes under repair that wait for a machine.
     pub(crate) waiting_repairs: BTreeSet<u32>,
+    /// Groups with nodes that are not repaired without a person.
+    pub(crate) stuck: BTreeSet<u32>,
     /// Whether the run's counts of failing nodes or repairs have moved.
     pub(crate) run_moved: bool,
 }
@@ -284,6 +315,7 @@ impl Index {
         if repairs(old) || repairs(new) {
             note_if(&mut self.repairs, number, !group.repair.is_empty());
             note_if(&mut self.waiting_repairs, number, !group.waiting_repairs.is_empty());
+            note_if(&mut self.stuck, number, !group.stuck.is_empty());
         }
         self.moved.insert(number);
         self.run_moved |=
@@ -376,6 +408,8 @@ fn facts(
         spends: node.spends_budget,
         creating: creating.contains(&Some(OperationKind::CreateLease)),
         refused,
+        stuck: node.recovering
+            && group.is_some_and(|group| refused || node.is_quarantined_for(&group.template)),
     }
 }
 
@@ -401,11 +435,11 @@ pub(crate) fn line(
         Step::Dispatch(OperationKind::CreateLease, LeaseMode::CreateOrAdopt) => {
             // An ambiguous create is under way already; settling it asks for no more room.
             let unsettled = node.retry.ambiguous_operation == Some(OperationKind::CreateLease);
-            (!unsettled).then_some(Line::Create)
+            (!unsettled).then(|| create_line(node, group))
         }
-        Step::BeginDelete(DeleteCause::Undesired | DeleteCause::SpecChanged) if node.is_ready() => {
-            Some(Line::Replace)
-        }
+        Step::BeginDelete(
+            DeleteCause::Undesired | DeleteCause::SpecChanged | DeleteCause::Requested,
+        ) if node.is_ready() => Some(Line::Replace),
         Step::BeginDelete(DeleteCause::SpecChanged) if record.stage.is_handed_off() => {
             Some(Line::ReplaceSilent)
         }
@@ -414,13 +448,33 @@ pub(crate) fn line(
         }
         Step::BeginDelete(DeleteCause::Lost) if node.was_in_use() => {
             let since = record.lost_at()?;
-            Some(Line::Repair(RepairKey { silent: true, since, index: slot.index }))
+            Some(Line::Repair(RepairKey { silent: true, since, index: slot.index, creates: false }))
         }
         Step::Restart => {
-            let repair = node.recovering && !node.repairing && group.has_template(&slot.template);
-            let since = node.retry.restart_at.or(record.destroyed_at).filter(|_| repair)?;
-            Some(Line::Repair(RepairKey { silent: false, since, index: slot.index }))
+            let since = node.retry.restart_at.or(record.destroyed_at);
+            let since = since.filter(|_| needs_token(node, group))?;
+            Some(Line::Repair(RepairKey {
+                silent: false,
+                since,
+                index: slot.index,
+                creates: false,
+            }))
         }
         Step::BeginDelete(_) | Step::MarkDestroyed | Step::Reap | Step::Dispatch(..) => None,
     }
+}
+
+/// A repair whose create failed has given the brake's token to others: it asks for it again (`spec 1.6`).
+fn create_line(node: &ManagedNode, group: &GroupTopology) -> Line {
+    if !needs_token(node, group) {
+        return Line::Create;
+    }
+    // Without a back-off it was released by a person, and goes first.
+    let since = node.retry.next_effect_at.unwrap_or(SystemTime::UNIX_EPOCH);
+    let index = node.record.desired.index;
+    Line::Repair(RepairKey { silent: false, since, index, creates: true })
+}
+
+fn needs_token(node: &ManagedNode, group: &GroupTopology) -> bool {
+    node.recovering && !node.repairing && group.has_template(&node.record.desired.template)
 }

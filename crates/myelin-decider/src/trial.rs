@@ -53,7 +53,8 @@ impl Policy<'_> {
         }
         let silent = || lines.replace_silent.last();
         let ready = || lines.replace.range(..group.count).next_back();
-        match lines.create.first().or_else(silent).or_else(ready) {
+        let waiting = || lines.create.first().into_iter().chain(lines.retries.first()).min();
+        match waiting().or_else(silent).or_else(ready) {
             Some(&index) => Trial::Canary { index, quarantined: false },
             None => Trial::Nobody,
         }

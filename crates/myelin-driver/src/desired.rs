@@ -83,6 +83,7 @@ impl ClusterDriver {
         }
         let topology = Topology::with_max_nodes(&desired.shape, self.options.max_nodes)
             .map_err(DesiredError::Invalid)?;
+        self.drop_groups(&topology);
         self.retarget(topology);
         let generation = desired.shape.generation;
         self.desired = Some(desired.shape);
@@ -90,6 +91,19 @@ impl ClusterDriver {
         self.effects.changed.desired = true;
         self.emit(None, EventKind::DesiredAccepted { generation });
         Ok(())
+    }
+
+    /// Forgets what was known of groups that are gone, nodes and all, before this shape.
+    fn drop_groups(&mut self, topology: &Topology) {
+        let nodes = &self.state.nodes;
+        let known = self.state.groups.len();
+        self.state.groups.retain(|id, _| {
+            let has_node =
+                || nodes.range(id.slots()).any(|(_, node)| node.record.desired.group_id() == id);
+            topology.groups.contains_key(id) || has_node()
+        });
+        self.braked.retain(|id| self.state.groups.contains_key(id));
+        self.effects.changed.cluster |= self.state.groups.len() != known;
     }
 
     fn retarget(&mut self, topology: Topology) {

@@ -192,10 +192,16 @@ fn failed(
         }
         _ => {}
     }
-    // The brake's token goes to another repair while this one waits for its machine to come or to go.
-    let waits =
-        [OperationKind::CreateLease, OperationKind::CancelBootstrap, OperationKind::DestroyLease];
-    node.repairing &= !waits.contains(&kind);
+    // The brake's token goes to another repair while this one waits for its machine to come or to go. A create that may
+    // have made one is not over yet.
+    let waits = match kind {
+        OperationKind::CreateLease => error.class != ErrorClass::Ambiguous,
+        OperationKind::CancelBootstrap | OperationKind::DestroyLease => true,
+        OperationKind::LookupEndpoint
+        | OperationKind::StartBootstrap
+        | OperationKind::BootstrapConvergenceObserved => false,
+    };
+    node.repairing &= !waits;
     delay_effect(node, &message, delay(error.class, now), now, policy);
 }
 

@@ -115,6 +115,10 @@ pub fn record_dispatch(
     let record = &mut node.record;
     if kind == OperationKind::CreateLease {
         record.stage = record.stage.max(NodeStage::LeaseRequested);
+        // A repair that gave the brake's token back after a failed create was granted it again. Settling an ambiguous
+        // create asks for nothing.
+        let settles = node.retry.ambiguous_operation == Some(kind);
+        node.repairing |= node.recovering && !settles;
     }
     if kind == OperationKind::StartBootstrap && record.bootstrap_by.is_none() {
         record.bootstrap_by = after(now, policy.bootstrap_timeout);

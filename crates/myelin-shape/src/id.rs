@@ -1,6 +1,6 @@
 //! Identities. Strings are inline up to 23 bytes and shared above, so that a clone never copies more than 24 bytes.
 
-use std::{borrow::Borrow, fmt, str::FromStr};
+use std::{borrow::Borrow, fmt, ops::Range, str::FromStr};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -115,6 +115,16 @@ number_id! {
 number_id! {
     /// One bootstrap of one attempt, as the executor numbers it.
     BootstrapSessionId
+}
+
+impl NodeGroupId {
+    /// Returns a range of ids that holds every slot of the group, and slots of groups whose name begins with
+    /// `{group}-`.
+    pub fn slots(&self) -> Range<LogicalNodeId> {
+        // `-` is followed by `.` in ASCII.
+        LogicalNodeId(smol_str::format_smolstr!("{self}-"))
+            ..LogicalNodeId(smol_str::format_smolstr!("{self}."))
+    }
 }
 
 impl LogicalNodeId {

@@ -60,10 +60,7 @@ impl Planner {
         state: &ClusterState,
         touched: &mut Vec<LogicalNodeId>,
     ) {
-        // `-` is followed by `.` in ASCII, so this range holds every id that begins with `{group}-`.
-        let first = LogicalNodeId::from(format!("{group}-"));
-        let end = LogicalNodeId::from(format!("{group}."));
-        let nodes = state.nodes.range(first..end);
+        let nodes = state.nodes.range(group.slots());
         touched.extend(
             nodes
                 .filter(|(_, node)| {

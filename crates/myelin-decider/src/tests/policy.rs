@@ -177,6 +177,67 @@ fn under_the_brake_one_repair_is_under_way() {
     insta::assert_snapshot!(plan(&observed, &shape([workers(5)])));
 }
 
+fn create_failed(node: &mut ManagedNode) {
+    node.recovering = true;
+    node.retry.consecutive_failures = 2;
+    node.retry.next_effect_at = Some(at(950));
+}
+
+#[test]
+fn a_repair_whose_create_failed_asks_for_the_brake_again() {
+    let mut observed = all(&workers(5), create_failed);
+    change(&mut observed, "worker-3", |node| {
+        create_failed(node);
+        node.retry.next_effect_at = Some(at(940));
+    });
+    let one = plan(&observed, &shape([workers(5)]));
+    change(&mut observed, "worker-0", repairing);
+    insta::assert_snapshot!(format!(
+        "{one}# one under way\n{}",
+        plan(&observed, &shape([workers(5)]))
+    ));
+}
+
+#[test]
+fn without_the_brake_creates_of_repairs_are_limited_like_others() {
+    let mut wanted = workers(5);
+    wanted.policy.max_in_flight_creates = 2;
+    let mut observed = all(&wanted, ready);
+    change(&mut observed, "worker-0", create_failed);
+    change(&mut observed, "worker-1", create_failed);
+    change(&mut observed, "worker-4", creating);
+    insta::assert_snapshot!(plan(&observed, &shape([wanted])));
+}
+
+#[test]
+fn nodes_replaced_on_request_spend_the_budget() {
+    let mut observed = all(&workers(4), ready);
+    for node in ["worker-0", "worker-1", "worker-2"] {
+        change(&mut observed, node, |node| {
+            ready(node);
+            node.replace_requested = true;
+        });
+    }
+    change(&mut observed, "worker-2", |node| {
+        creating(node);
+        node.replace_requested = true;
+    });
+    insta::assert_snapshot!(plan(&observed, &shape([budget(workers(4), Limit::Count(1))])));
+}
+
+#[test]
+fn a_silent_machine_waits_for_the_person_that_releases_the_failed_ones() {
+    let mut observed = all(&workers(5), lost);
+    observed.brake.silent_machine_ended = true;
+    change(&mut observed, "worker-2", quarantined);
+    let stuck = plan(&observed, &shape([workers(5)]));
+    change(&mut observed, "worker-1", failed);
+    insta::assert_snapshot!(format!(
+        "{stuck}# another fails\n{}",
+        plan(&observed, &shape([workers(5)]))
+    ));
+}
+
 #[test]
 fn no_second_silent_machine_ends_before_a_repair_is_ready() {
     let mut observed = all(&workers(5), lost);

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use myelin_shape::{ClusterShape, NodeAttemptId, RunId};
+use myelin_shape::{ClusterShape, Limit, NodeAttemptId, RunId};
 use myelin_state::{ClusterState, ErrorClass, OperationKind, OperatorRequest};
 
-use super::world::{Reply, Rule, World, image, seconds, workers};
-use crate::{ClusterDriver, Desired, DesiredError, Event, EventKind, Options};
+use super::world::{Reply, Rule, World, group, image, seconds, workers};
+use crate::{ClusterDriver, Desired, DesiredError, Event, EventKind, Options, Target};
 
 #[test]
 fn nothing_is_done_while_paused_and_everything_after() {
@@ -51,6 +51,32 @@ fn replace_ends_the_current_attempt_whatever_it_does() {
     assert_eq!(world.n_ready(), 1);
     world.settle(seconds(60));
     assert_eq!((world.attempt("worker-0"), world.attempt("worker-1")), (0, 2));
+}
+
+#[test]
+fn a_group_is_replaced_within_its_budget() {
+    let mut wanted = workers(4);
+    wanted.policy.max_unavailable = Some(Limit::Count(1));
+    let mut world = World::ready([wanted]);
+    let target = Target::Group("worker".into());
+    world.handle(Event::Operator { target, request: OperatorRequest::Replace });
+    let (end, mut least) = (world.now + seconds(600), 4);
+    while world.step(end) {
+        least = least.min(world.n_ready());
+    }
+    assert_eq!(least, 3);
+    let replaced = (0..4).filter(|index| world.attempt(&format!("worker-{index}")) >= 4).count();
+    assert_eq!(replaced, 4);
+}
+
+#[test]
+fn what_was_known_of_a_group_goes_when_its_last_node_has_gone() {
+    let mut world = World::ready([group("a", 1), group("b", 1)]);
+    world.apply([group("b", 1)]);
+    assert_eq!(world.driver.state().groups.len(), 2, "a node of it is still there");
+    world.settle(seconds(60));
+    world.apply([group("b", 2)]);
+    assert_eq!(world.driver.state().groups.len(), 1);
 }
 
 #[test]

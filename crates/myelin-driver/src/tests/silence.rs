@@ -1,6 +1,6 @@
 //! What happens when agents are not heard: they died, or we are cut off.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use myelin_state::{
     BootstrapStage, DeleteCause, ErrorClass, NodeEvent, NodeStage, OperationKind, OperatorRequest,
@@ -95,6 +95,37 @@ fn a_repair_whose_create_failed_once_still_lets_the_brake_forget() {
     let class = ErrorClass::NoCapacity;
     world.script(Rule::effect(OperationKind::CreateLease, Reply::Fails(class), 1));
     world.settle(seconds(900));
+}
+
+#[test]
+fn under_the_brake_at_most_one_machine_is_asked_for_however_often_that_fails() {
+    let mut world = World::ready([workers(10)]);
+    kill_all(&mut world, 10);
+    let class = ErrorClass::NoCapacity;
+    world.script(Rule::effect(OperationKind::CreateLease, Reply::Fails(class), 12));
+    let from = world.history.len();
+    world.run_for(seconds(46));
+    world.settle(seconds(7200));
+    let (mut under_way, mut n_ready, mut n_failed) = (BTreeSet::new(), 0, 0);
+    for event in &world.history[from..] {
+        match &event.kind {
+            EventKind::Dispatched { operation, effect: OperationKind::CreateLease } => {
+                under_way.insert(*operation);
+                // With six of ten well again the brake is off.
+                assert!(n_ready >= 6 || under_way.len() == 1, "{under_way:?}");
+            }
+            EventKind::Succeeded { operation, .. } => {
+                under_way.remove(operation);
+            }
+            EventKind::EffectFailed { operation, effect: OperationKind::CreateLease, .. } => {
+                under_way.remove(operation);
+                n_failed += 1;
+            }
+            EventKind::Ready => n_ready += 1,
+            _ => {}
+        }
+    }
+    assert_eq!((n_ready, n_failed), (10, 12));
 }
 
 #[test]

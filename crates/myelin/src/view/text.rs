@@ -156,7 +156,10 @@ fn after(reason: &HeldReason, node: Option<&ManagedNode>) -> &'static str {
         HeldReason::Brake { .. } => {
             "so many failures at once have a common cause; nodes are repaired one at a time until it is over"
         }
-        HeldReason::AwaitingRepair { .. } => {
+        HeldReason::AwaitingRepair { stuck: Some(_), .. } => {
+            "nothing that failed is repaired by itself any more; say `myelin retry` for one of them"
+        }
+        HeldReason::AwaitingRepair { stuck: None, .. } => {
             "the fault may be ours, so no further machine is ended until a repaired node is ready"
         }
         HeldReason::Paused => "it goes on with `myelin resume`",
