@@ -244,8 +244,11 @@ fn goes_forward(node: &ManagedNode, command: &NodeManagerCommand) -> bool {
                 && node.active_bootstrap.is_none()
                 && record.lease.as_deref() == Some(lease)
         }
-        NodeManagerCommand::BootstrapConvergenceObserved { session } => {
-            joined && reachable && *session == node.active_bootstrap
+        NodeManagerCommand::BootstrapConvergenceObserved { provider, session } => {
+            joined
+                && reachable
+                && *session == node.active_bootstrap
+                && provider == record.desired.provider()
         }
         NodeManagerCommand::CancelBootstrap { .. } | NodeManagerCommand::DestroyLease { .. } => {
             false
@@ -262,7 +265,9 @@ fn cleans_up(node: &ManagedNode, command: &NodeManagerCommand) -> bool {
         NodeManagerCommand::StartBootstrap { mode, .. } => {
             *mode == LeaseMode::AdoptOnly && ambiguous == Some(OperationKind::StartBootstrap)
         }
-        NodeManagerCommand::CancelBootstrap { session } => node.active_bootstrap == Some(*session),
+        NodeManagerCommand::CancelBootstrap { provider, session } => {
+            node.active_bootstrap == Some(*session) && provider == node.record.desired.provider()
+        }
         NodeManagerCommand::DestroyLease { lease } => {
             node.active_bootstrap.is_none() && node.record.lease.as_deref() == Some(lease)
         }

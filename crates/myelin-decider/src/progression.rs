@@ -241,11 +241,15 @@ impl Step {
                 unsettled_since,
             },
             OperationKind::BootstrapConvergenceObserved => {
-                NodeManagerCommand::BootstrapConvergenceObserved { session: node.active_bootstrap }
+                NodeManagerCommand::BootstrapConvergenceObserved {
+                    provider: record.desired.provider().clone(),
+                    session: node.active_bootstrap,
+                }
             }
-            OperationKind::CancelBootstrap => {
-                NodeManagerCommand::CancelBootstrap { session: node.active_bootstrap? }
-            }
+            OperationKind::CancelBootstrap => NodeManagerCommand::CancelBootstrap {
+                provider: record.desired.provider().clone(),
+                session: node.active_bootstrap?,
+            },
             OperationKind::DestroyLease => NodeManagerCommand::DestroyLease { lease: lease()? },
         })
     }

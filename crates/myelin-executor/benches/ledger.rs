@@ -70,7 +70,10 @@ fn operation(
             OperationOutcome::BootstrapStarted { session },
         ),
         _ => (
-            NodeManagerCommand::BootstrapConvergenceObserved { session: Some(session) },
+            NodeManagerCommand::BootstrapConvergenceObserved {
+                provider: "fake".into(),
+                session: Some(session),
+            },
             OperationOutcome::ConvergenceRecorded,
         ),
     }
@@ -93,7 +96,7 @@ fn three_operations_of_each_node(criterion: &mut Criterion) {
         group.throughput(Throughput::Elements(u64::from(n_nodes) * 3));
         group.bench_function(format!("{n_nodes} nodes"), |bencher| {
             bencher.iter_batched(
-                || (Ledger::default(), prepared.clone()),
+                || (Ledger::beginning_at(SystemTime::UNIX_EPOCH), prepared.clone()),
                 |(mut ledger, operations)| {
                     push(&mut ledger, operations);
                     ledger

@@ -147,14 +147,14 @@ impl Backend {
                 let terms = Terms { mode: *mode, unsettled_since: *unsettled_since };
                 self.start_bootstrap(call, &request, terms).await
             }
-            NodeManagerCommand::BootstrapConvergenceObserved { session } => match session {
+            NodeManagerCommand::BootstrapConvergenceObserved { session, .. } => match session {
                 Some(session) => ended(
                     self.noted(self.bootstrap.conclude(*session).await),
                     OperationOutcome::ConvergenceRecorded,
                 ),
                 None => OperationOutcome::ConvergenceRecorded,
             },
-            NodeManagerCommand::CancelBootstrap { session } => ended(
+            NodeManagerCommand::CancelBootstrap { session, .. } => ended(
                 self.noted(self.bootstrap.cancel(*session).await),
                 OperationOutcome::BootstrapCancelled,
             ),

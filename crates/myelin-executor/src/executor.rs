@@ -70,7 +70,7 @@ struct Inner {
     runtime: Handle,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     ledger: Ledger,
     /// The tasks of operations whose calls have not ended.
@@ -103,12 +103,14 @@ impl Executor {
             let kind = setup.provider.kind();
             (kind, Arc::new(Backend::new(setup, options.clock.clone())))
         });
+        let state =
+            State { ledger: Ledger::beginning_at(options.clock.now()), live: HashMap::new() };
         let inner = Inner {
             backends: backends.collect(),
             options,
             digests: Digests::default(),
             results,
-            state: Mutex::default(),
+            state: Mutex::new(state),
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
             runtime: Handle::current(),
@@ -278,15 +280,8 @@ impl Inner {
     }
 
     fn backend(&self, submission: &Submission) -> Result<Arc<Backend>, OperationOutcome> {
-        let state = self.state();
-        let remembered = state.ledger.provider(submission.operation.attempt);
-        let kind = submission.provider().or(remembered);
-        let backend = match kind {
-            Some(kind) => self.backends.get(kind),
-            // After a restart nobody remembers whose session it is; with one provider there is no doubt.
-            None => self.backends.values().next().filter(|_| self.backends.len() == 1),
-        };
-        backend.cloned().ok_or_else(|| {
+        let kind = submission.command.provider();
+        self.backends.get(kind).cloned().ok_or_else(|| {
             // Who cannot be asked cannot settle what is unknown.
             let class = if submission.is_unsettled() {
                 ErrorClass::Ambiguous
@@ -297,13 +292,10 @@ impl Inner {
         })
     }
 
-    fn unknown_provider(&self, kind: Option<&ProviderKind>) -> String {
+    fn unknown_provider(&self, kind: &ProviderKind) -> String {
         let known: Vec<_> = self.backends.keys().map(ProviderKind::as_str).collect();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        match kind {
-            Some(kind) => format!("there is no provider {:?}; known: {known}", kind.as_str()),
-            None => format!("it is not known which provider has the session; known: {known}"),
-        }
+        format!("there is no provider {:?}; known: {known}", kind.as_str())
     }
 
     fn digest(&self, submission: &Submission) -> Option<Arc<str>> {

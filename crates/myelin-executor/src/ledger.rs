@@ -11,7 +11,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
-use myelin_shape::{LogicalNodeId, NodeAttemptId, OperationId, ProviderKind};
+use myelin_shape::{LogicalNodeId, NodeAttemptId, OperationId};
 use myelin_state::{OperationKind, OperationOutcome};
 
 use crate::{
@@ -76,18 +76,26 @@ struct Attempt {
     late: Option<Box<OperationOutcome>>,
     /// When the last call ended that may have made something without saying so.
     maybe_made_at: Option<SystemTime>,
-    /// The provider that the last command with a provider named.
-    provider: Option<ProviderKind>,
 }
 
 /// Every attempt's newest operation. One per run, since attempt ids are unique within a run; a tree, since
 /// ids are given out in order and neighbours are worked on together.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Ledger {
     attempts: BTreeMap<NodeAttemptId, Attempt>,
+    begun_at: SystemTime,
 }
 
 impl Ledger {
+    /// Returns an empty ledger that knows of nothing before `now`.
+    ///
+    /// An attempt whose first operation here follows one of unknown outcome was begun by an earlier process. The
+    /// driver's record says since when something is unknown, not when the last call ended, which may have been just
+    /// before `now`; so [`maybe_made_at`](Self::maybe_made_at) answers `now` for it.
+    pub fn beginning_at(now: SystemTime) -> Self {
+        Self { attempts: BTreeMap::new(), begun_at: now }
+    }
+
     /// Takes a submission. An older operation of the attempt is dropped if it is over, and given up if not: the driver
     /// has one pending operation a node, so a newer one means that the older one was folded or will never be.
     ///
@@ -96,7 +104,8 @@ impl Ledger {
     /// Returns why it is refused; the ledger is unchanged.
     pub fn submit(&mut self, submission: &Arc<Submission>) -> Result<Admission, SubmitError> {
         let Some(attempt) = self.attempts.get_mut(&submission.operation.attempt) else {
-            self.attempts.insert(submission.operation.attempt, Attempt::new(submission));
+            let attempt = Attempt::new(submission, self.begun_at);
+            self.attempts.insert(submission.operation.attempt, attempt);
             return Ok(Admission::Run);
         };
         attempt.check_owner(submission)?;
@@ -162,14 +171,10 @@ impl Ledger {
         }
     }
 
-    /// Returns when the last such call ended, unless the attempt knows by now what it made. "Not found" proves nothing within a settle window of it.
+    /// Returns when the last such call ended at the latest, unless the attempt knows by now what it made. "Not found"
+    /// proves nothing within a settle window of it.
     pub fn maybe_made_at(&self, attempt: NodeAttemptId) -> Option<SystemTime> {
         self.attempts.get(&attempt)?.maybe_made_at
-    }
-
-    /// Returns the provider of an attempt, as the last of its commands that names one does.
-    pub fn provider(&self, attempt: NodeAttemptId) -> Option<&ProviderKind> {
-        self.attempts.get(&attempt)?.provider.as_ref()
     }
 
     /// Drops everything about an attempt that is gone from its slot. Returns its newest operation, to be stopped.
@@ -195,14 +200,13 @@ impl Ledger {
 }
 
 impl Attempt {
-    fn new(submission: &Arc<Submission>) -> Self {
+    fn new(submission: &Arc<Submission>, begun_at: SystemTime) -> Self {
         Self {
             newest: Arc::clone(submission),
             progress: Progress::Admitted,
             lingering: None,
             late: None,
-            maybe_made_at: None,
-            provider: submission.provider().cloned(),
+            maybe_made_at: submission.is_unsettled().then_some(begun_at),
         }
     }
 
@@ -236,11 +240,6 @@ impl Attempt {
             self.lingering = Some(self.newest.operation.sequence);
         }
         self.newest = Arc::clone(submission);
-        if let Some(provider) = submission.provider()
-            && self.provider.as_ref() != Some(provider)
-        {
-            self.provider = Some(provider.clone());
-        }
         let Some(sequence) = self.lingering else {
             self.progress = Progress::Admitted;
             return Admission::Run;

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::SystemTime};
 
 use tokio::time::Instant;
 
-use myelin_shape::{LogicalNodeId, NodeAttemptId, OperationId, ProviderKind};
+use myelin_shape::{LogicalNodeId, NodeAttemptId, OperationId};
 use myelin_state::{LeaseMode, NodeManagerCommand, OperationKind};
 
 /// One effect to execute, recorded by the driver before it is submitted (seed 1 §6).
@@ -24,18 +24,6 @@ impl Submission {
     /// Returns the kind of effect.
     pub fn kind(&self) -> OperationKind {
         self.command.kind()
-    }
-
-    /// Returns the provider the command names. Ending a session names none.
-    pub(crate) fn provider(&self) -> Option<&ProviderKind> {
-        match &self.command {
-            NodeManagerCommand::CreateLease { spec, .. }
-            | NodeManagerCommand::StartBootstrap { spec, .. } => Some(spec.provider()),
-            NodeManagerCommand::LookupEndpoint { lease }
-            | NodeManagerCommand::DestroyLease { lease } => Some(&lease.provider),
-            NodeManagerCommand::BootstrapConvergenceObserved { .. }
-            | NodeManagerCommand::CancelBootstrap { .. } => None,
-        }
     }
 
     /// Returns whether the outcome of an earlier create or start of the attempt is still unknown.

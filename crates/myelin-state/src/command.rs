@@ -5,7 +5,7 @@ use std::{fmt, time::SystemTime};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use myelin_shape::{BootstrapSessionId, LogicalNodeSpec, OperationId};
+use myelin_shape::{BootstrapSessionId, LogicalNodeSpec, OperationId, ProviderKind};
 
 use crate::{Connection, LeaseFacts};
 
@@ -91,11 +91,15 @@ pub enum NodeManagerCommand {
     },
     /// End the bootstrap: the agent has joined and is in charge.
     BootstrapConvergenceObserved {
+        /// Whose session it is.
+        provider: ProviderKind,
         /// The session, unless it was lost in a restart.
         session: Option<BootstrapSessionId>,
     },
     /// End the bootstrap and everything it started.
     CancelBootstrap {
+        /// Whose session it is.
+        provider: ProviderKind,
         /// The session.
         session: BootstrapSessionId,
     },
@@ -107,6 +111,17 @@ pub enum NodeManagerCommand {
 }
 
 impl NodeManagerCommand {
+    /// Returns the provider the effect is asked of. Every command names it, so that an executor needs no memory of
+    /// earlier ones.
+    pub fn provider(&self) -> &ProviderKind {
+        match self {
+            Self::CreateLease { spec, .. } | Self::StartBootstrap { spec, .. } => spec.provider(),
+            Self::LookupEndpoint { lease } | Self::DestroyLease { lease } => &lease.provider,
+            Self::BootstrapConvergenceObserved { provider, .. }
+            | Self::CancelBootstrap { provider, .. } => provider,
+        }
+    }
+
     /// Returns the kind of effect.
     pub fn kind(&self) -> OperationKind {
         match self {

@@ -27,7 +27,10 @@ fn create(mode: LeaseMode) -> NodeManagerCommand {
 }
 
 fn cancel(session: u64) -> NodeManagerCommand {
-    NodeManagerCommand::CancelBootstrap { session: BootstrapSessionId(session) }
+    NodeManagerCommand::CancelBootstrap {
+        provider: "fake".into(),
+        session: BootstrapSessionId(session),
+    }
 }
 
 fn id(attempt: u64, sequence: u64) -> OperationId {
@@ -59,7 +62,7 @@ fn made() -> OperationOutcome {
 
 /// Returns a ledger whose attempt 1 has a create that was sent and given up.
 fn expired() -> Ledger {
-    let mut ledger = Ledger::default();
+    let mut ledger = Ledger::beginning_at(SystemTime::UNIX_EPOCH);
     let create = submission(id(1, 0), create(LeaseMode::CreateOrAdopt));
     assert_eq!(ledger.submit(&create), Ok(Admission::Run));
     assert!(ledger.sent(id(1, 0)));
@@ -107,7 +110,7 @@ fn operation_behind_a_lingering_call_runs_when_that_has_ended() {
 
 #[test]
 fn repeat_may_have_another_deadline() {
-    let mut ledger = Ledger::default();
+    let mut ledger = Ledger::beginning_at(SystemTime::UNIX_EPOCH);
     let first = submission(id(1, 0), cancel(1));
     ledger.submit(&first).expect("it is new");
     let mut repeat = Submission::clone(&first);
@@ -116,14 +119,16 @@ fn repeat_may_have_another_deadline() {
 }
 
 #[test]
-fn provider_of_an_attempt_is_remembered_for_commands_that_name_none() {
-    let mut ledger = Ledger::default();
-    let first = submission(id(1, 0), create(LeaseMode::CreateOrAdopt));
-    ledger.submit(&first).expect("it is new");
-    ledger.ended(id(1, 0), Some(made()));
-    ledger.submit(&submission(id(1, 1), cancel(1))).expect("it is newer");
-    assert_eq!(ledger.provider(NodeAttemptId(1)), Some(&"fake".into()));
-    assert_eq!(ledger.provider(NodeAttemptId(2)), None);
+fn unsettled_attempt_of_an_earlier_process_may_have_made_something_until_the_ledger_began() {
+    let begun_at = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(9);
+    let mut ledger = Ledger::beginning_at(begun_at);
+    for (attempt, mode) in [(1, LeaseMode::CreateOrAdopt), (2, LeaseMode::AdoptOnly)] {
+        ledger.submit(&submission(id(attempt, 4), create(mode))).expect("it is new");
+    }
+    assert_eq!(ledger.maybe_made_at(NodeAttemptId(1)), None, "nothing of it is unknown");
+    assert_eq!(ledger.maybe_made_at(NodeAttemptId(2)), Some(begun_at));
+    ledger.ended(id(2, 4), Some(OperationOutcome::LeaseAbsent));
+    assert_eq!(ledger.maybe_made_at(NodeAttemptId(2)), None, "it is settled");
 }
 
 #[test]
@@ -244,7 +249,7 @@ proptest! {
     fn one_call_an_attempt_and_one_outcome_an_operation(
         events in prop::collection::vec(event(), 0..60),
     ) {
-        let (mut ledger, mut model) = (Ledger::default(), Model::default());
+        let (mut ledger, mut model) = (Ledger::beginning_at(SystemTime::UNIX_EPOCH), Model::default());
         for event in events {
             model.apply(&mut ledger, event);
             prop_assert!(ledger.len() <= 3);
@@ -256,7 +261,7 @@ proptest! {
         n_attempts in 1..20_u64,
         n_operations in 1..40_u64,
     ) {
-        let mut ledger = Ledger::default();
+        let mut ledger = Ledger::beginning_at(SystemTime::UNIX_EPOCH);
         for sequence in 0..n_operations {
             for attempt in 0..n_attempts {
                 let taken = ledger.submit(&submission(id(attempt, sequence), cancel(1)));

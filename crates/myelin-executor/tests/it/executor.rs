@@ -323,8 +323,35 @@ async fn unknown_provider_is_permanent_and_names_the_known_ones() {
         unsettled_since: None,
     };
     assert_snapshot!(rig.perform(1, unsettled).await, @r#"1.1 ambiguous: there is no provider "ec2"; known: docker, fake"#);
-    rig.try_submit("worker-1", id(2, 0), cancel(1)).expect("it is in order");
-    assert_snapshot!(rig.outcome().await, @"2.0 permanent: it is not known which provider has the session; known: docker, fake");
+    rig.try_submit("worker-1", id(2, 0), cancel_at("ec2", 1)).expect("it is in order");
+    assert_snapshot!(rig.outcome().await, @r#"2.0 permanent: there is no provider "ec2"; known: docker, fake"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn executor_that_remembers_nothing_ends_a_session_at_the_provider_that_has_it() {
+    let [one, two] = ["docker", "fake"].map(FakeWorld::of_kind);
+    let mut rig = Rig::with([one.setup(), two.setup()], two);
+    assert_snapshot!(rig.perform(7, cancel(2)).await, @"1.7 BootstrapCancelled");
+    assert_snapshot!(rig.perform(8, conclude(Some(2))).await, @"1.8 ConvergenceRecorded");
+    assert_eq!((one.calls().len(), rig.world.calls().len()), (0, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn create_lost_just_before_a_restart_has_its_settle_window_from_the_restart() {
+    let world = FakeWorld::new();
+    world.set_settle_window(30 * SECOND);
+    let mut before = Rig::with([world.setup()], world.clone());
+    let first_unknown = before.now();
+    advance(60 * SECOND).await;
+    world.script(CallKind::Create, Step::LoseReply);
+    before.submit(0, create_again(CREATE_OR_ADOPT, first_unknown));
+    before.settle().await;
+    drop(before);
+    let mut after = Rig::with([world.setup()], world.clone());
+    assert_snapshot!(after.perform(1, create_again(ADOPT_ONLY, first_unknown)).await, @"1.1 ambiguous: not found, which proves nothing within 30 s of an unknown outcome");
+    advance(30 * SECOND).await;
+    assert_snapshot!(after.perform(2, create_again(ADOPT_ONLY, first_unknown)).await, @"1.2 created lease-1");
+    assert_eq!(world.n_calls(CallKind::Create), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -179,11 +179,21 @@ pub(crate) fn destroy(lease: LeaseFacts) -> NodeManagerCommand {
 }
 
 pub(crate) fn cancel(session: u64) -> NodeManagerCommand {
-    NodeManagerCommand::CancelBootstrap { session: BootstrapSessionId(session) }
+    cancel_at("fake", session)
+}
+
+pub(crate) fn cancel_at(provider: &str, session: u64) -> NodeManagerCommand {
+    NodeManagerCommand::CancelBootstrap {
+        provider: provider.into(),
+        session: BootstrapSessionId(session),
+    }
 }
 
 pub(crate) fn conclude(session: Option<u64>) -> NodeManagerCommand {
-    NodeManagerCommand::BootstrapConvergenceObserved { session: session.map(BootstrapSessionId) }
+    NodeManagerCommand::BootstrapConvergenceObserved {
+        provider: "fake".into(),
+        session: session.map(BootstrapSessionId),
+    }
 }
 
 /// A lease no world ever made.

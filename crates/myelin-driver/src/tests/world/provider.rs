@@ -113,7 +113,7 @@ impl Provider {
                 self.sessions.remove(&key);
                 OperationOutcome::ConvergenceRecorded
             }
-            NodeManagerCommand::CancelBootstrap { session } => {
+            NodeManagerCommand::CancelBootstrap { session, .. } => {
                 if self.sessions.get(&key) == Some(session) {
                     self.sessions.remove(&key);
                     self.agents.remove(&key);

@@ -11,7 +11,7 @@ use crate::{
 
 use super::{
     bootstrap_stage, connection, duration, lease, maybe_time, message, node_id, operation_id,
-    session, slot, swactor_id, time,
+    session, slot, swactor_id, text, time,
 };
 
 pub(crate) fn command() -> impl Strategy<Value = NodeManagerCommand> {
@@ -25,9 +25,12 @@ pub(crate) fn command() -> impl Strategy<Value = NodeManagerCommand> {
         start.prop_map(|(spec, lease, connection, mode, unsettled_since)| {
             NodeManagerCommand::StartBootstrap { spec, lease, connection, mode, unsettled_since }
         }),
-        option::of(session())
-            .prop_map(|session| NodeManagerCommand::BootstrapConvergenceObserved { session }),
-        session().prop_map(|session| NodeManagerCommand::CancelBootstrap { session }),
+        (text(), option::of(session())).prop_map(|(provider, session)| {
+            NodeManagerCommand::BootstrapConvergenceObserved { provider: provider.into(), session }
+        }),
+        (text(), session()).prop_map(|(provider, session)| {
+            NodeManagerCommand::CancelBootstrap { provider: provider.into(), session }
+        }),
         lease().prop_map(|lease| NodeManagerCommand::DestroyLease { lease }),
     ]
 }
