@@ -20,6 +20,7 @@ use crate::{
     Bootstrap, Clock, CreateRequest, FoundLease, NewLease, NoCapacity, Presence, Provider,
     ProviderError, ProviderSetup, ProviderSnapshot, StartRequest, Submission,
     gate::{Gate, Turn},
+    limits::LONGEST_PAUSE,
     outcome::failed,
 };
 
@@ -393,13 +394,14 @@ fn foreign(key: &AttemptKey, digest: &str, found: &FoundLease) -> String {
     )
 }
 
-/// Nothing is ambiguous about an effect that may simply be repeated.
+/// Nothing is ambiguous about an effect that may simply be repeated, and no provider may be silent for ever.
 fn normal(kind: OperationKind, mut outcome: OperationOutcome) -> OperationOutcome {
-    if let OperationOutcome::Failed(error) = &mut outcome
-        && error.class == ErrorClass::Ambiguous
-        && !kind.creates()
-    {
-        error.class = ErrorClass::Transient;
+    if let OperationOutcome::Failed(error) = &mut outcome {
+        if error.class == ErrorClass::Ambiguous && !kind.creates() {
+            error.class = ErrorClass::Transient;
+        } else if let ErrorClass::RateLimited(pause) = &mut error.class {
+            *pause = (*pause).min(LONGEST_PAUSE);
+        }
     }
     outcome
 }

@@ -33,7 +33,7 @@ impl Default for Limits {
 }
 
 /// A provider that asks for more than this is asking for nothing sensible.
-const LONGEST_PAUSE: Duration = Duration::from_hours(1);
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_hours(1);
 
 /// The two kinds of work that must not starve each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

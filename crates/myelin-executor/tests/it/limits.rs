@@ -129,6 +129,14 @@ async fn rate_limited_provider_is_left_alone_as_long_as_it_asked() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn provider_that_asks_for_an_age_is_asked_again_within_the_hour() {
+    let mut rig = limited(Limits::default());
+    let age = ErrorClass::RateLimited(1_000_000 * SECOND);
+    rig.world.script(CallKind::Create, Step::fail(age, "slow down"));
+    assert_snapshot!(rig.perform(0, create()).await, @"1.0 rate limited for 3600s");
+}
+
+#[tokio::test(start_paused = true)]
 async fn operation_expired_in_the_queue_was_never_sent() {
     let mut rig = limited(Limits { concurrency: 2, ..Limits::default() });
     rig.world.always(CallKind::Create, Step::Ignore);
