@@ -14,7 +14,7 @@ use crate::{
     blocking::{unblock, within},
     proc::Family,
     provider::guard,
-    session::{Session, SessionRecord, write_private},
+    session::{Session, SessionRecord, drop_old_output, write_private},
     store::{Place, failed, lease_name},
     supervise::supervise,
 };
@@ -64,11 +64,12 @@ impl ProcessProvider {
             self.store.path(name),
             record,
             Arc::clone(&self.sink),
-            self.closing.child_token(),
+            &self.closing,
         ));
         guard(&self.sessions).insert(id, Arc::clone(&session));
         if is_over {
             session.stopped.cancel();
+            session.followed.cancel();
         } else {
             let context = Arc::clone(&self.context);
             tokio::spawn(supervise(context, Arc::clone(&session)));
@@ -126,6 +127,9 @@ impl ProcessProvider {
             write_private(&path, &encode(&join_file))
                 .map_err(|error| failed("cannot write", &path, &error))?;
             // The turn goes along: whoever drops this call must not let another start read the record before it is there.
+            if let Err(error) = drop_old_output(&lease, number) {
+                tracing::warn!(lease = %lease.display(), %error, "cannot remove old output");
+            }
             written.write(&lease).map(|()| turn)
         };
         let _turn = unblock(write).await?;
@@ -170,6 +174,7 @@ impl ProcessProvider {
         let leader = leader.and_then(|leader| leader.find(&self.store.boot_id));
         let family = Family::new(record.marks(), leader);
         self.context.end(family).await?;
+        session.read_out().await;
         match session.advance(BootstrapStage::Cancelled, None).await {
             // A lease that was destroyed meanwhile has no record to change.
             Err(_) if !session.lease.exists() => Ok(()),

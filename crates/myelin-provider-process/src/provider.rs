@@ -25,10 +25,9 @@ use crate::{
     image::Content,
     proc::{Family, Marks},
     scan::Scanner,
-    session::{Session, SessionRecord, followed},
+    session::{Session, SessionRecord, tail},
     store::{LeaseRecord, Place, Store, lease_name},
     supervise::Context,
-    tail::Tail,
 };
 
 /// The name groups refer to this provider by.
@@ -97,7 +96,7 @@ impl ProcessProvider {
         let read = unblock(move || {
             let record = SessionRecord::read(&lease)?;
             let record = record.ok_or(ProviderError::new(ErrorClass::AlreadyAbsent, absent))?;
-            let mut tail = Tail::new(followed(&lease, &record));
+            let mut tail = tail(&lease, &record);
             let mut lines = tail.catch_up(n_lines);
             lines.extend(tail.finish());
             Ok(lines)
@@ -182,8 +181,14 @@ impl ProcessProvider {
             let message = format!("{name} is no lease of ours, and is left alone: {why}");
             return Err(ProviderError::new(ErrorClass::Permanent, message));
         }
-        self.halt_sessions(name).await;
+        let sessions = self.sessions_on(name);
+        for session in &sessions {
+            session.halt().await;
+        }
         self.end_processes(name).await?;
+        for session in &sessions {
+            session.read_out().await;
+        }
         let (store, retired) = (Arc::clone(&self.store), name.to_owned());
         let (_turn, gone) = unblock(move || (turn, store.retire(&retired))).await;
         gone?;
@@ -198,11 +203,9 @@ impl ProcessProvider {
         Ok(())
     }
 
-    async fn halt_sessions(&self, name: &str) {
-        let sessions: Vec<_> = guard(&self.sessions).values().cloned().collect();
-        for session in sessions.iter().filter(|session| session.name == name) {
-            session.halt().await;
-        }
+    fn sessions_on(&self, name: &str) -> Vec<Arc<Session>> {
+        let sessions = guard(&self.sessions);
+        sessions.values().filter(|session| session.name == name).cloned().collect()
     }
 
     async fn end_processes(&self, name: &str) -> Result<(), ProviderError> {

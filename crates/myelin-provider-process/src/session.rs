@@ -6,11 +6,14 @@ use std::{
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     sync::Arc,
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use serde::{Deserialize, Serialize};
-use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::{
+    sync::{Mutex, OwnedMutexGuard},
+    time::timeout,
+};
 use tokio_util::sync::CancellationToken;
 
 use myelin_executor::{BootstrapSink, BootstrapUpdate, OutputLine, OutputStream, ProviderError};
@@ -21,6 +24,7 @@ use crate::{
     blocking::unblock,
     proc::{Marks, ProcessId},
     store::{failed, read_record, write_record},
+    tail::{Position, Tail, trim},
 };
 
 /// What a session is, in `session.json` of its lease. Written before anything is started.
@@ -39,6 +43,9 @@ pub(crate) struct SessionRecord {
     pub(crate) message: Option<String>,
     /// The process that the start command became.
     pub(crate) leader: Option<ProcessId>,
+    /// Where its output begins, to standard output and to standard error: what came before was given up.
+    #[serde(default)]
+    pub(crate) output_from: [Position; 2],
 }
 
 impl SessionRecord {
@@ -53,6 +60,7 @@ impl SessionRecord {
             sequence: 1,
             message: None,
             leader: None,
+            output_from: [Position::default(); 2],
         }
     }
 
@@ -104,10 +112,16 @@ pub(crate) struct Session {
     pub(crate) lease: PathBuf,
     record: Arc<Mutex<SessionRecord>>,
     sink: Arc<dyn BootstrapSink>,
-    /// Stops the work on the session; what runs on the lease goes on.
+    /// Stops all work of the provider.
+    pub(crate) closing: CancellationToken,
+    /// Stops the work on the session, except following its output; what runs on the lease goes on.
     pub(crate) stop: CancellationToken,
     /// Says that nobody works on it any more.
     pub(crate) stopped: CancellationToken,
+    /// Says that no more output comes.
+    pub(crate) silent: CancellationToken,
+    /// Says that its output is read.
+    pub(crate) followed: CancellationToken,
 }
 
 impl Session {
@@ -116,7 +130,7 @@ impl Session {
         lease: PathBuf,
         record: SessionRecord,
         sink: Arc<dyn BootstrapSink>,
-        stop: CancellationToken,
+        closing: &CancellationToken,
     ) -> Self {
         Self {
             id: record.session,
@@ -125,8 +139,11 @@ impl Session {
             lease,
             record: Arc::new(Mutex::new(record)),
             sink,
-            stop,
+            closing: closing.clone(),
+            stop: closing.child_token(),
             stopped: CancellationToken::new(),
+            silent: CancellationToken::new(),
+            followed: CancellationToken::new(),
         }
     }
 
@@ -164,6 +181,43 @@ impl Session {
         self.store(record, next).await.map(drop)
     }
 
+    /// Ends a session that cannot be worked on, whether or not that can be recorded: whoever waits for it must know.
+    pub(crate) async fn give_up(&self, why: &ProviderError) {
+        let message = Some(why.message.clone());
+        let Err(error) = self.advance(BootstrapStage::StreamError, message.clone()).await else {
+            return;
+        };
+        tracing::warn!(key = %self.key, %error, "cannot record the end of a bootstrap");
+        let mut record = self.record().await;
+        if record.is_live() {
+            (record.stage, record.message) = (BootstrapStage::StreamError, message);
+            record.sequence += 1;
+            self.sink.report(&self.key, self.id, stage_update(&record));
+        }
+    }
+
+    /// Gives up output before these positions.
+    pub(crate) async fn trim(&self, bases: [Position; 2]) {
+        let record = self.record().await;
+        if record.output_from == bases {
+            return;
+        }
+        let number = record.number;
+        let next = SessionRecord { output_from: bases, ..record.clone() };
+        // A full disk is no reason not to free some of it.
+        if let Err(error) = self.store(record, next).await {
+            tracing::warn!(key = %self.key, %error, "cannot record that output is given up");
+        }
+        let lease = self.lease.clone();
+        let trimmed = unblock(move || {
+            let paths = STREAMS.map(|stream| output_path(&lease, number, stream));
+            paths.iter().zip(bases).try_for_each(|(path, base)| trim(path, base))
+        });
+        if let Err(error) = trimmed.await {
+            tracing::warn!(key = %self.key, %error, "cannot give up output");
+        }
+    }
+
     /// Replaces the record. Whoever drops this call leaves the record locked until it is written: a late write must
     /// never replace a newer one.
     async fn store(
@@ -192,6 +246,14 @@ impl Session {
         self.stopped.cancelled().await;
         drop(self.record().await);
     }
+
+    /// Waits until the output is read and reported, to its end. Nothing may write any more.
+    pub(crate) async fn read_out(&self) {
+        self.silent.cancel();
+        if timeout(READ_OUT, self.followed.cancelled()).await.is_err() {
+            tracing::warn!(key = %self.key, "the last output is not read in time");
+        }
+    }
 }
 
 fn stage_update(record: &SessionRecord) -> BootstrapUpdate {
@@ -202,6 +264,12 @@ fn stage_update(record: &SessionRecord) -> BootstrapUpdate {
     }
 }
 
+/// The streams, in the order in which they are kept in a record.
+const STREAMS: [OutputStream; 2] = [OutputStream::Stdout, OutputStream::Stderr];
+
+/// How long reading the last output may take: it is a few megabytes.
+const READ_OUT: Duration = Duration::from_secs(5);
+
 /// Returns where the output of a lease's session goes.
 pub(crate) fn output_path(lease: &Path, number: u32, stream: OutputStream) -> PathBuf {
     let name = match stream {
@@ -211,16 +279,29 @@ pub(crate) fn output_path(lease: &Path, number: u32, stream: OutputStream) -> Pa
     lease.join(format!("{name}.{number}.log"))
 }
 
-/// Returns the files of a session that are followed.
-pub(crate) fn followed(lease: &Path, record: &SessionRecord) -> Vec<(OutputStream, PathBuf)> {
-    use OutputStream::{Stderr, Stdout};
-    let sources = [(Stdout, &record.boot.stdout_sources), (Stderr, &record.boot.stderr_sources)];
-    let mut files: Vec<_> =
-        [Stdout, Stderr].map(|stream| (stream, output_path(lease, record.number, stream))).into();
-    for (stream, paths) in sources {
-        files.extend(paths.iter().map(|path| (stream, lease.join(path))));
+/// Follows the output of a session from where it is kept, its own two files first.
+pub(crate) fn tail(lease: &Path, record: &SessionRecord) -> Tail {
+    let own = STREAMS.map(|stream| (stream, output_path(lease, record.number, stream)));
+    let own = own.into_iter().zip(record.output_from);
+    let mut files: Vec<_> = own.map(|((stream, path), base)| (stream, path, base)).collect();
+    for (stream, paths) in
+        STREAMS.iter().zip([&record.boot.stdout_sources, &record.boot.stderr_sources])
+    {
+        files.extend(paths.iter().map(|path| (*stream, lease.join(path), Position::default())));
     }
-    files
+    Tail::new(files)
+}
+
+/// Removes the output of the session before the last one: a lease keeps that of two.
+pub(crate) fn drop_old_output(lease: &Path, number: u32) -> io::Result<()> {
+    let Some(old) = number.checked_sub(2) else { return Ok(()) };
+    for stream in STREAMS {
+        match fs::remove_file(output_path(lease, old, stream)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Writes a file that only its owner can read.

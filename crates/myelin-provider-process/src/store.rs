@@ -12,6 +12,7 @@ use std::{
     time::SystemTime,
 };
 
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use myelin_executor::ProviderError;
@@ -23,6 +24,7 @@ use crate::{
     blocking::Wanted,
     image::Content,
     proc::{ProcessId, boot_id},
+    tail::flags,
 };
 
 /// Our records are far smaller; more is something else.
@@ -308,9 +310,7 @@ fn permit(directory: &Path) -> io::Result<()> {
 pub(crate) fn read_record<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
     let mut bytes = Vec::new();
     let mut options = OpenOptions::new();
-    // Opening something else than a file must not wait for it.
-    let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
-    let file = options.read(true).custom_flags(flags).open(path)?;
+    let file = options.read(true).custom_flags(flags(OFlags::empty())).open(path)?;
     file.take(MAX_RECORD).read_to_end(&mut bytes)?;
     serde_json::from_slice(&bytes).map_err(Into::into)
 }

@@ -2,14 +2,12 @@
 
 use std::{fs, process::ExitStatus, sync::Arc, time::Duration};
 
+use myelin_executor::{OutputStream, ProviderError};
+use myelin_state::{BootstrapStage, ErrorClass};
 use tokio::{
     process::Child,
     time::{sleep, timeout},
 };
-use tokio_util::sync::CancellationToken;
-
-use myelin_executor::{OutputStream, ProviderError};
-use myelin_state::{BootstrapStage, ErrorClass};
 
 use crate::{
     Options,
@@ -18,8 +16,8 @@ use crate::{
     end::end,
     proc::{Family, Marks, ProcessId},
     scan::Scanner,
-    session::{Session, followed, output_path},
-    tail::{CATCH_UP, Tail, last_line},
+    session::{Session, output_path, tail},
+    tail::{CATCH_UP, last_line},
 };
 
 /// Pauses between two looks at what an ended start command left running. A look costs a walk over `/proc`.
@@ -54,20 +52,27 @@ impl Context {
 
 /// Works on a session until it is over, or until it is told to stop.
 pub(crate) async fn supervise(context: Arc<Context>, session: Arc<Session>) {
-    let _stopped = session.stopped.clone().drop_guard();
-    let over = CancellationToken::new();
     let work = async {
-        let driven = drive(&context, &session).await;
-        over.cancel();
-        driven
-    };
-    let work = async { tokio::join!(work, follow(&session, &over)).0 };
-    tokio::select! {
-        () = session.stop.cancelled() => {}
-        worked = work => if let Err(error) = worked {
-            // Without its directory a lease is gone, and so is its session.
-            tracing::warn!(key = %session.key, %error, "bootstrap is not supervised any more");
+        let _stopped = session.stopped.clone().drop_guard();
+        tokio::select! {
+            () = session.stop.cancelled() => {}
+            () = work(&context, &session) => session.silent.cancel(),
         }
+    };
+    let read = async {
+        let _followed = session.followed.clone().drop_guard();
+        tokio::select! {
+            () = session.closing.cancelled() => {}
+            () = follow(&session) => {}
+        }
+    };
+    tokio::join!(work, read);
+}
+
+async fn work(context: &Context, session: &Session) {
+    if let Err(error) = drive(context, session).await {
+        tracing::warn!(key = %session.key, %error, "bootstrap cannot be worked on");
+        session.give_up(&error).await;
     }
 }
 
@@ -214,33 +219,38 @@ async fn ended(
     })
 }
 
-/// Reports output until the session is over and all of it is read.
-async fn follow(session: &Session, over: &CancellationToken) {
-    let files = followed(&session.lease, &*session.record().await);
-    let mut tail = Tail::new(files);
+/// Reports output until no more comes and all of it is read. Frees what nobody will read again.
+async fn follow(session: &Session) {
+    let mut tail = tail(&session.lease, &*session.record().await);
     let [shortest, longest] = PAUSES;
     let mut pause = shortest;
     let mut is_first = true;
     loop {
-        let was_over = over.is_cancelled();
+        let is_last = session.silent.is_cancelled();
         let (next, lines) = unblock(move || {
-            let lines = if is_first { tail.catch_up(CATCH_UP) } else { tail.poll() };
+            let lines = match (is_first, is_last) {
+                (_, true) => tail.read_out(),
+                (true, false) => tail.catch_up(CATCH_UP),
+                (false, false) => tail.poll(),
+            };
             (tail, lines)
         })
         .await;
         tail = next;
         is_first = false;
         pause = if lines.is_empty() { (pause * 2).min(longest) } else { shortest };
-        let all_read = lines.is_empty();
         session.report_output(lines);
-        if was_over && all_read {
-            return session.report_output(tail.finish());
+        if is_last {
+            return;
         }
-        if !was_over {
-            tokio::select! {
-                () = over.cancelled() => {}
-                () = sleep(pause) => {}
-            }
+        let mut bases = tail.bases();
+        if let (Some(stdout), Some(stderr)) = (bases.next(), bases.next()) {
+            drop(bases);
+            session.trim([stdout, stderr]).await;
+        }
+        tokio::select! {
+            () = session.silent.cancelled() => {}
+            () = sleep(pause) => {}
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     proc::{Family, Marks, ProcessId, Snapshot, Stat, boot_id},
     session::SessionRecord,
     store::lease_name,
-    tail::{Tail, last_line},
+    tail::{Position, Tail, last_line, trim},
 };
 
 fn key(node: &str) -> AttemptKey {
@@ -135,10 +135,18 @@ impl Files {
     }
 
     fn tail(&self) -> Tail {
-        let out = (OutputStream::Stdout, self.path("out"));
-        let err = (OutputStream::Stderr, self.path("err"));
+        self.tail_from([Position::default(); 2])
+    }
+
+    fn tail_from(&self, [out, err]: [Position; 2]) -> Tail {
+        let out = (OutputStream::Stdout, self.path("out"), out);
+        let err = (OutputStream::Stderr, self.path("err"), err);
         Tail::new([out, err])
     }
+}
+
+fn numbered_lines(numbers: std::ops::RangeInclusive<u32>) -> Vec<u8> {
+    numbers.flat_map(|n| format!("line {n} {}\n", "x".repeat(1000)).into_bytes()).collect()
 }
 
 fn render(lines: &[OutputLine]) -> Vec<String> {
@@ -202,10 +210,83 @@ fn a_line_without_end_costs_a_bounded_amount_of_memory() {
 }
 
 #[test]
+fn catching_up_with_a_file_that_was_cut_reads_it_from_its_start() {
+    let files = Files::new();
+    files.append("out", b"before the cut\n");
+    let mut tail = files.tail();
+    tail.poll();
+    fs::write(files.path("out"), "cut\n").unwrap();
+    assert_eq!(render(&tail.catch_up(5)), ["o2 cut"]);
+}
+
+#[test]
+fn the_last_words_are_read_whatever_long_line_comes_before() {
+    let files = Files::new();
+    files.append("out", &vec![b'x'; 1 << 20]);
+    files.append("out", b"\nlast\nwords");
+    let lines = files.tail().read_out();
+    assert_eq!(render(&lines)[1..], ["o2 last", "o3 words"]);
+}
+
+#[test]
+fn a_file_that_grows_faster_than_it_is_read_is_read_from_near_its_end() {
+    let files = Files::new();
+    let mut tail = files.tail();
+    files.append("out", b"first\n");
+    assert_eq!(render(&tail.poll()), ["o1 first"]);
+    files.append("out", &numbered_lines(2..=6000));
+    let lines = tail.catch_up(usize::MAX);
+    let n_read: usize = lines.iter().map(|line| line.text.len()).sum();
+    assert!(n_read < 2 << 20, "{n_read}");
+    assert!(lines.last().unwrap().text.starts_with("line 6000 "));
+    assert!(lines.iter().all(|line| line.text.len() > 1000), "no fragment is reported");
+    // What was left out counts as one.
+    assert_eq!(lines[0].sequence, 3);
+    assert!(tail.bases().next().unwrap().offset > 4 << 20);
+}
+
+#[test]
+fn output_given_up_frees_the_disk_and_moves_no_number() {
+    use std::os::unix::fs::MetadataExt as _;
+    let files = Files::new();
+    let path = files.path("out");
+    let mut tail = files.tail();
+    let mut writer = OpenOptions::new().append(true).create(true).open(&path).unwrap();
+    for n in 0..40 {
+        writer.write_all(&numbered_lines(n * 100 + 1..=n * 100 + 100)).unwrap();
+        tail.poll();
+        trim(&path, tail.bases().next().unwrap()).unwrap();
+    }
+    writer.write_all(b"end\n").unwrap();
+    assert_eq!(render(&tail.poll()), ["o4001 end"]);
+    let metadata = fs::metadata(&path).unwrap();
+    assert!(metadata.len() > 4_000_000, "nobody's place moves");
+    let on_disk = metadata.blocks() * 512;
+    assert!((1 << 20..(2 << 20) + (1 << 17)).contains(&on_disk), "{on_disk}");
+    let bases: Vec<Position> = tail.bases().collect();
+    let mut later = files.tail_from([bases[0], bases[1]]);
+    let lines = later.catch_up(usize::MAX);
+    for line in &lines[..lines.len() - 1] {
+        assert!(line.text.starts_with(&format!("line {} ", line.sequence)), "{line:?}");
+    }
+    assert_eq!(render(&lines[lines.len() - 1..]), ["o4001 end"]);
+}
+
+#[test]
+fn nothing_is_given_up_of_a_short_file_or_behind_a_link() {
+    let files = Files::new();
+    files.append("out", b"kept\n");
+    trim(&files.path("out"), Position::default()).unwrap();
+    std::os::unix::fs::symlink(files.path("out"), files.path("link")).unwrap();
+    trim(&files.path("link"), Position { offset: 4, n_lines: 1 }).unwrap_err();
+    assert_eq!(fs::read(files.path("out")).unwrap(), b"kept\n");
+}
+
+#[test]
 fn what_is_no_file_is_not_followed() {
     let directory = tempfile::tempdir().unwrap();
     let paths = [directory.path().to_path_buf(), PathBuf::from("/dev/zero")];
-    let mut tail = Tail::new(paths.map(|path| (OutputStream::Stdout, path)));
+    let mut tail = Tail::new(paths.map(|path| (OutputStream::Stdout, path, Position::default())));
     assert!(tail.poll().is_empty());
 }
 

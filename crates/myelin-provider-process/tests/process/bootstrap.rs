@@ -149,6 +149,47 @@ async fn a_bootstrap_can_be_cancelled_while_it_verifies() {
     assert_eq!(running_on(&start.lease), Vec::<i32>::new());
 }
 
+/// Says something on both streams when it is asked to end, by itself: what it would start is asked to end too.
+const LAST_WORDS: &str = "trap 'echo last words; echo really >&2; exit' TERM; echo ready; \
+    while :; do sleep 0.01; done";
+
+fn said(world: &World, words: &str) -> bool {
+    world.reports.lines().iter().any(|line| line.text == words)
+}
+
+#[tokio::test]
+async fn what_is_printed_until_the_end_is_reported_before_the_machine_is_gone() {
+    let world = World::new().await;
+    let (start, _) = world.start(starting(LAST_WORDS)).await;
+    world.reports.line("ready").await;
+    world.provider.destroy(&start.lease).await.unwrap();
+    assert!(said(&world, "last words") && said(&world, "really"), "{:?}", world.reports);
+}
+
+#[tokio::test]
+async fn what_is_printed_until_the_end_is_reported_before_the_bootstrap_is_cancelled() {
+    let world = World::new().await;
+    let (start, session) = world.start(starting(LAST_WORDS)).await;
+    world.reports.line("ready").await;
+    world.provider.cancel(session).await.unwrap();
+    assert!(said(&world, "last words") && said(&world, "really"), "{:?}", world.reports);
+    assert_eq!(world.reports.stages().last(), Some(&Cancelled));
+    assert_eq!(running_on(&start.lease), Vec::<i32>::new());
+}
+
+#[tokio::test]
+async fn a_bootstrap_whose_directory_is_gone_ends_and_says_so() {
+    let world = World::new().await;
+    let go = world.directory.path().join("go");
+    let verify = format!("until test -e {}; do sleep 0.01; done", go.display());
+    let (start, _) = world.start(verifying(&[&verify])).await;
+    world.reports.stage(BootChecking).await;
+    fs::remove_dir_all(directory(&world, &start)).unwrap();
+    fs::write(go, "").unwrap();
+    let message = world.reports.stage(StreamError).await;
+    assert!(message.ends_with("session.json: No such file or directory (os error 2)"), "{message}");
+}
+
 #[tokio::test]
 async fn a_restart_takes_up_a_session_whose_agent_runs() {
     let mut world = World::new().await;
@@ -262,6 +303,28 @@ async fn output_is_numbered_cut_and_followed_from_files_that_appear_later() {
     let log = world.provider.read_log(&start.key, 1).await.unwrap();
     let log: Vec<_> = log.iter().map(|line| (line.sequence, line.text.as_str())).collect();
     assert_eq!(log, [(2, "caf\u{fffd}"), (1, "from a file")]);
+}
+
+#[tokio::test]
+async fn an_agent_that_talks_for_ever_fills_no_disk() {
+    use std::os::unix::fs::MetadataExt as _;
+    let mut world = World::new().await;
+    let chunk = "head -c 100000 /dev/zero | tr '\\0' x | fold -w 999; echo";
+    let talk = format!("for i in 1 2 3 4 5 6 7 8 9; do {chunk}; {chunk}; {chunk}; {chunk}; done");
+    let (start, _) = world.start(starting(&format!("{talk}; echo done; exec sleep 618"))).await;
+    let done = world.reports.line("done").await;
+    let log = directory(&world, &start).join("stdout.1.log");
+    let freed = async {
+        while fs::metadata(&log).unwrap().blocks() * 512 > 5 << 19 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    soon("the beginning to be given up", freed).await;
+    assert!(fs::metadata(&log).unwrap().len() > 3_600_000);
+    world.restart();
+    world.provider.resume(world.cluster).await.unwrap();
+    assert_eq!(world.reports.line("done").await, done);
+    assert_eq!(world.provider.read_log(&start.key, 1).await.unwrap(), [done]);
 }
 
 #[tokio::test]
