@@ -1,6 +1,6 @@
 //! Bootstraps: sessions that are started, adopted, concluded and cancelled.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use async_trait::async_trait;
 
@@ -15,12 +15,12 @@ use crate::{
     proc::Family,
     provider::guard,
     session::{Session, SessionRecord, drop_old_output, write_private},
-    store::{Place, failed, lease_name},
-    supervise::supervise,
+    store::{Place, Store, failed, lease_name, read_at_most},
+    supervise::{Context, supervise},
 };
 
 /// A join token given by reference is below this.
-const MAX_TOKEN: usize = 4096;
+const MAX_TOKEN: u64 = 4096;
 
 impl ProcessProvider {
     /// Takes up the work on every live session of a cluster that nobody works on, after a restart. Returns how many.
@@ -35,10 +35,10 @@ impl ProcessProvider {
         for lease in leases.iter().filter(|lease| lease.key.cluster == cluster) {
             let name = lease_name(&lease.key)?;
             let _turn = self.turn(&name).await;
-            if let Ok(Some(session)) = self.session_of(&name).await
-                && session.record().await.is_live()
-            {
-                n_resumed += 1;
+            match self.session_of(&name).await {
+                Ok(Some(session)) => n_resumed += usize::from(session.record().await.is_live()),
+                Ok(None) => {}
+                Err(error) => tracing::warn!(lease = name, %error, "session is not resumed"),
             }
         }
         Ok(n_resumed)
@@ -78,23 +78,24 @@ impl ProcessProvider {
     }
 
     /// Returns a session by its id alone: one that is known, or else one that a lease records.
-    async fn session_by_id(&self, id: BootstrapSessionId) -> Option<Arc<Session>> {
+    ///
+    /// # Errors
+    ///
+    /// It was not found, and not everything could be read.
+    async fn session_by_id(
+        &self,
+        id: BootstrapSessionId,
+    ) -> Result<Option<Arc<Session>>, ProviderError> {
         let known = guard(&self.sessions).get(&id).cloned();
         if known.is_some() {
-            return known;
+            return Ok(known);
         }
         let store = Arc::clone(&self.store);
-        let name = unblock(move || {
-            let (leases, _) = store.all().ok()?;
-            let mut names = leases.iter().map(|lease| lease.key.to_string());
-            names.find(|name| {
-                let record = SessionRecord::read(&store.path(name));
-                matches!(record, Ok(Some(record)) if record.session == id)
-            })
-        });
-        let name = name.await?;
+        let Some(name) = unblock(move || lease_of(&store, id)).await? else {
+            return Ok(None);
+        };
         let _turn = self.turn(&name).await;
-        self.session_of(&name).await.ok().flatten().filter(|session| session.id == id)
+        Ok(self.session_of(&name).await?.filter(|session| session.id == id))
     }
 
     async fn start_session(
@@ -118,7 +119,9 @@ impl ProcessProvider {
             }
             number = record.number + 1;
         }
-        let join_file = self.join_file(request, &self.store.path(&name))?;
+        let (wanted, context, lease) =
+            (request.clone(), Arc::clone(&self.context), self.store.path(&name));
+        let join_file = unblock(move || join_file(&context, &wanted, &lease)).await?;
         let boot = request.spec.template.boot.clone();
         let record = SessionRecord::new(request.key.clone(), number, boot);
         let (written, lease) = (record.clone(), self.store.path(&name));
@@ -136,20 +139,6 @@ impl ProcessProvider {
         Ok(self.take_up(&name, record).id)
     }
 
-    fn join_file(&self, request: &StartRequest, lease: &Path) -> Result<JoinFile, ProviderError> {
-        let join = request.spec.swarm_join();
-        let ours = &self.context.options.join;
-        Ok(JoinFile {
-            address: join.orch_swactor_addr.unwrap_or_else(|| ours.address.clone()),
-            key: WireKey::from(&request.key),
-            token: match &join.join_token_ref {
-                SecretRef::Cluster => ours.secret.token(&request.key),
-                reference @ (SecretRef::Env(_) | SecretRef::File(_)) => referred(reference)?,
-            },
-            state_dir: lease.join("agent"),
-        })
-    }
-
     async fn find_session(&self, key: &AttemptKey) -> Result<Option<FoundSession>, ProviderError> {
         let name = lease_name(key)?;
         let _turn = self.turn(&name).await;
@@ -164,7 +153,7 @@ impl ProcessProvider {
     }
 
     async fn cancel_session(&self, id: BootstrapSessionId) -> Result<(), ProviderError> {
-        let Some(session) = self.session_by_id(id).await else {
+        let Some(session) = self.session_by_id(id).await? else {
             return Ok(());
         };
         let _turn = self.turn(&session.name).await;
@@ -183,7 +172,7 @@ impl ProcessProvider {
     }
 
     async fn conclude_session(&self, id: BootstrapSessionId) -> Result<(), ProviderError> {
-        let Some(session) = self.session_by_id(id).await else {
+        let Some(session) = self.session_by_id(id).await? else {
             return Ok(());
         };
         match session.advance(BootstrapStage::Converged, None).await {
@@ -193,7 +182,39 @@ impl ProcessProvider {
     }
 }
 
-/// Returns a token that is not ours. What goes wrong is named; the token is not.
+fn join_file(
+    context: &Context,
+    request: &StartRequest,
+    lease: &Path,
+) -> Result<JoinFile, ProviderError> {
+    let join = request.spec.swarm_join();
+    let ours = &context.options.join;
+    Ok(JoinFile {
+        address: join.orch_swactor_addr.unwrap_or_else(|| ours.address.clone()),
+        key: WireKey::from(&request.key),
+        token: match &join.join_token_ref {
+            SecretRef::Cluster => ours.secret.token(&request.key),
+            reference @ (SecretRef::Env(_) | SecretRef::File(_)) => referred(reference)?,
+        },
+        state_dir: lease.join("agent"),
+    })
+}
+
+/// Returns the lease whose latest session this is.
+fn lease_of(store: &Store, id: BootstrapSessionId) -> Result<Option<String>, ProviderError> {
+    let mut unread = None;
+    for lease in store.all()?.0 {
+        let name = lease.key.to_string();
+        match SessionRecord::read(&store.path(&name)) {
+            Ok(Some(record)) if record.session == id => return Ok(Some(name)),
+            Ok(_) => {}
+            Err(error) => unread = Some(error),
+        }
+    }
+    unread.map_or(Ok(None), Err)
+}
+
+/// Returns a token that is not ours. Blocks on file work, briefly. What goes wrong is named; the token is not.
 fn referred(reference: &SecretRef) -> Result<JoinToken, ProviderError> {
     let failed = |why: String| {
         let message = format!("join token {reference} {why}");
@@ -203,10 +224,12 @@ fn referred(reference: &SecretRef) -> Result<JoinToken, ProviderError> {
         SecretRef::Cluster => return Err(failed("is derived, not read".into())),
         SecretRef::Env(name) => std::env::var(name).map_err(|error| failed(error.to_string()))?,
         SecretRef::File(path) => {
-            fs::read_to_string(path).map_err(|error| failed(format!("cannot be read: {error}")))?
+            let bytes = read_at_most(path, MAX_TOKEN + 1)
+                .map_err(|error| failed(format!("cannot be read: {error}")))?;
+            String::from_utf8(bytes).map_err(|_| failed("is no text".into()))?
         }
     };
-    if text.len() > MAX_TOKEN {
+    if text.len() as u64 > MAX_TOKEN {
         return Err(failed("is far too long".into()));
     }
     text.trim().parse().map_err(|error| failed(format!("{error}")))

@@ -13,6 +13,12 @@ use crate::{
 /// How long killed processes may take to disappear. Only one that hangs in the kernel needs more than milliseconds.
 const KILL_LIMIT: Duration = Duration::from_secs(10);
 
+/// A process in the middle of replacing itself shows no environment: one look at nothing proves nothing.
+pub(crate) const N_LOOKS: u32 = 2;
+
+/// Between two looks at what should end soon.
+pub(crate) const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+
 /// Why processes are not known to have ended.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EndError {
@@ -33,12 +39,11 @@ pub(crate) async fn end(
     let mut n_quiet = 0;
     loop {
         let running = family.running(&*scanner.look().await?);
-        // A process in the middle of replacing itself shows no environment: one look at nothing proves nothing.
         n_quiet = if running.is_empty() { n_quiet + 1 } else { 0 };
-        if n_quiet == 2 {
+        if n_quiet == N_LOOKS {
             return Ok(());
         }
-        if start.elapsed() > grace + KILL_LIMIT {
+        if n_quiet == 0 && start.elapsed() > grace + KILL_LIMIT {
             let pids = running.iter().map(|stat| stat.pid).collect();
             return Err(EndError::Stuck(pids));
         }
@@ -49,7 +54,7 @@ pub(crate) async fn end(
                 stat.signal(&[Signal::KILL]);
             }
         }
-        sleep(Duration::from_millis(10)).await;
+        sleep(BETWEEN_LOOKS).await;
     }
 }
 

@@ -63,9 +63,9 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-    /// The host does not say which boot this is.
-    #[error("cannot read the host's boot id")]
-    BootId(#[source] io::Error),
+    /// The host does not say which one it is, or which boot this is.
+    #[error("cannot read the ids of the host and its boot")]
+    Host(#[source] io::Error),
     /// No agent was given.
     #[error("the agent command is empty")]
     NoAgent,

@@ -45,6 +45,16 @@ pub(crate) fn boot_id() -> io::Result<String> {
     Ok(text.trim_end().into())
 }
 
+/// Returns an id of the host that no boot changes: directories outlive a boot, and so do the leases in them.
+pub(crate) fn host_id() -> io::Result<String> {
+    let machine = fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    if !machine.trim().is_empty() {
+        return Ok(machine.trim().into());
+    }
+    let name = fs::read_to_string("/proc/sys/kernel/hostname")?;
+    Ok(name.trim_end().into())
+}
+
 /// The fields of `/proc/PID/stat` that matter here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stat {

@@ -178,6 +178,8 @@ impl ProcessProvider {
         let turn = self.turn(name).await;
         let place = self.look(name).await?;
         if let Place::Foreign(why) = place {
+            // What carries the attempt's name is ours, whatever became of its directory.
+            self.end_processes(name).await?;
             let message = format!("{name} is no lease of ours, and is left alone: {why}");
             return Err(ProviderError::new(ErrorClass::Permanent, message));
         }
@@ -257,8 +259,8 @@ impl Provider for ProcessProvider {
     }
 
     async fn identity(&self) -> Result<ProviderIdentity, ProviderError> {
-        let Store { boot_id, root, .. } = &*self.store;
-        Ok(ProviderIdentity(format!("{boot_id}:{}", root.display())))
+        let Store { host_id, root, .. } = &*self.store;
+        Ok(ProviderIdentity(format!("{host_id}:{}", root.display())))
     }
 
     async fn create(&self, request: &CreateRequest) -> Result<NewLease, ProviderError> {
@@ -269,7 +271,12 @@ impl Provider for ProcessProvider {
     async fn find(&self, key: &AttemptKey) -> Result<Vec<FoundLease>, ProviderError> {
         let name = lease_name(key)?;
         let (short, _) = self.deadlines();
-        Ok(match within(short, ErrorClass::Transient, self.look(&name)).await? {
+        let look = async {
+            // A create whose caller has gone away may still be under way, and then "not there" proves nothing.
+            let _turn = self.turn(&name).await;
+            self.look(&name).await
+        };
+        Ok(match within(short, ErrorClass::Transient, look).await? {
             Place::Lease(record) => vec![self.found(*record)],
             Place::Empty | Place::Foreign(_) => Vec::new(),
         })

@@ -23,7 +23,7 @@ use crate::{
     Error,
     blocking::Wanted,
     image::Content,
-    proc::{ProcessId, boot_id},
+    proc::{ProcessId, boot_id, host_id},
     tail::flags,
 };
 
@@ -61,6 +61,7 @@ pub(crate) enum Place {
 pub(crate) struct Store {
     pub(crate) root: PathBuf,
     pub(crate) boot_id: String,
+    pub(crate) host_id: String,
 }
 
 /// Returns the error of a file operation, classified.
@@ -92,7 +93,8 @@ impl Store {
         directory.recursive(true).mode(0o700).create(root).map_err(at)?;
         let store = Self {
             root: root.canonicalize().map_err(at)?,
-            boot_id: boot_id().map_err(Error::BootId)?,
+            boot_id: boot_id().map_err(Error::Host)?,
+            host_id: host_id().map_err(Error::Host)?,
         };
         store.sweep().map_err(at)?;
         Ok(store)
@@ -154,7 +156,7 @@ impl Store {
     pub(crate) fn look(&self, name: &str) -> Result<Place, ProviderError> {
         let path = self.path(name);
         match fs::symlink_metadata(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Place::Empty),
+            Err(error) if is_absent(&error) => return Ok(Place::Empty),
             Err(error) => return Err(failed("cannot look at", &path, &error)),
             Ok(_) => {}
         }
@@ -163,8 +165,12 @@ impl Store {
             Ok(record) if record.key.to_string() == name => Ok(Place::Lease(Box::new(record))),
             Ok(record) => Ok(Place::Foreign(format!("it says it is {}", record.key))),
             // It may have been destroyed between the two looks.
-            Err(_) if !path.exists() => Ok(Place::Empty),
-            Err(error) => Ok(Place::Foreign(error.to_string())),
+            Err(_) if fs::symlink_metadata(&path).is_err_and(|error| is_absent(&error)) => {
+                Ok(Place::Empty)
+            }
+            Err(error) if is_no_record(&error) => Ok(Place::Foreign(error.to_string())),
+            // What cannot be read may well be a lease.
+            Err(error) => Err(failed("cannot read", &record, &error)),
         }
     }
 
@@ -237,9 +243,11 @@ impl Store {
         let path = self.path(name);
         match fs::rename(new, &path) {
             Ok(()) => {
-                let root = File::open(&self.root);
-                root.and_then(|root| root.sync_all())
-                    .map_err(|error| failed("cannot sync", &self.root, &error))?;
+                let unsure = |error: io::Error| ProviderError {
+                    class: ErrorClass::Ambiguous,
+                    ..failed("cannot sync", &self.root, &error)
+                };
+                sync(&self.root).map_err(unsure)?;
                 Ok(true)
             }
             Err(error) if is_taken(&error) => Ok(false),
@@ -275,7 +283,23 @@ fn make(
     DirBuilder::new().mode(0o700).create(new).map_err(at)?;
     content.fill(new, wanted)?;
     write_record(&new.join("lease.json"), record).map_err(at)?;
+    sync(new).map_err(at)?;
     if wanted.still() { Ok(()) } else { Err(ProviderError::new(ErrorClass::Transient, "given up")) }
+}
+
+/// Makes the names in a directory outlive a crash of the host.
+fn sync(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+}
+
+/// Returns whether a failure to read a record means that there is none of ours, rather than that reading failed.
+fn is_no_record(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, IsADirectory, NotADirectory, NotFound, UnexpectedEof};
+    matches!(error.kind(), NotFound | NotADirectory | IsADirectory | InvalidData | UnexpectedEof)
 }
 
 fn is_taken(error: &io::Error) -> bool {
@@ -308,11 +332,16 @@ fn permit(directory: &Path) -> io::Result<()> {
 
 /// Reads a record of ours.
 pub(crate) fn read_record<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
+    serde_json::from_slice(&read_at_most(path, MAX_RECORD)?).map_err(Into::into)
+}
+
+/// Reads a file of bounded size, and waits for nothing. What is longer is cut.
+pub(crate) fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut options = OpenOptions::new();
     let file = options.read(true).custom_flags(flags(OFlags::empty())).open(path)?;
-    file.take(MAX_RECORD).read_to_end(&mut bytes)?;
-    serde_json::from_slice(&bytes).map_err(Into::into)
+    file.take(limit).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Writes a record so that a crash leaves the one before or this one. Only its owner can read it.

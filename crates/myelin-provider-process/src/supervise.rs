@@ -13,10 +13,10 @@ use crate::{
     Options,
     blocking::unblock,
     command,
-    end::end,
+    end::{BETWEEN_LOOKS, N_LOOKS, end},
     proc::{Family, Marks, ProcessId},
     scan::Scanner,
-    session::{Session, output_path, tail},
+    session::{Session, SessionRecord, output_path, tail},
     tail::{CATCH_UP, last_line},
 };
 
@@ -44,9 +44,17 @@ impl Context {
         ended.map_err(|error| ProviderError::new(ErrorClass::Transient, error.to_string()))
     }
 
-    async fn any(&self, marks: Marks) -> bool {
-        let looked = self.scanner.look().await;
-        looked.is_ok_and(|snapshot| !Family::new(marks, []).running(&snapshot).is_empty())
+    /// Returns whether any process carries the marks. One that cannot be looked for may well.
+    async fn any(&self, marks: &Marks) -> bool {
+        for _ in 0..N_LOOKS {
+            let mut family = Family::new(marks.clone(), []);
+            let looked = self.scanner.look().await;
+            if !looked.is_ok_and(|snapshot| family.running(&snapshot).is_empty()) {
+                return true;
+            }
+            sleep(BETWEEN_LOOKS).await;
+        }
+        false
     }
 }
 
@@ -84,9 +92,11 @@ struct Failure {
 
 async fn drive(context: &Context, session: &Session) -> Result<(), ProviderError> {
     session.report_stage().await;
-    let leader = session.record().await.leader.clone();
+    let SessionRecord { leader, stage, .. } = session.record().await.clone();
     let ended = match leader {
         Some(leader) => adopt(context, session, &leader).await,
+        // It has its agent, whose identity could not be recorded.
+        None if stage.is_terminal() => ended(context, session, None).await,
         None => bring_up(context, session).await?,
     };
     if let Err(Failure { stage, message }) = ended {
@@ -202,7 +212,7 @@ async fn ended(
     if status.is_none_or(|status| status.success()) {
         let marks = session.record().await.marks();
         let [mut pause, longest] = LOOKS;
-        while context.any(marks.clone()).await {
+        while context.any(&marks).await {
             sleep(pause).await;
             pause = (pause * 2).min(longest);
         }

@@ -3,14 +3,18 @@ use std::{
     io::Write as _,
     path::{Path, PathBuf},
     process::{Child, Command},
+    sync::Arc,
+    time::Duration,
 };
 
 use tempfile::TempDir;
 
-use myelin_executor::{OutputLine, OutputStream};
-use myelin_shape::{AttemptKey, BootSpec, ClusterUid, NodeAttemptId, RunId};
+use myelin_api::JoinSecret;
+use myelin_executor::{BootstrapSink, BootstrapUpdate, OutputLine, OutputStream, Provider};
+use myelin_shape::{AttemptKey, BootSpec, BootstrapSessionId, ClusterUid, NodeAttemptId, RunId};
 
 use crate::{
+    JoinSource, Options, ProcessProvider,
     proc::{Family, Marks, ProcessId, Snapshot, Stat, boot_id},
     session::SessionRecord,
     store::lease_name,
@@ -113,6 +117,28 @@ fn a_family_is_told_by_whole_environment_entries() {
     };
     assert_eq!(running(&mark), [process.pid()]);
     assert_eq!(running(&format!("{mark}1")), [longer.pid()]);
+}
+
+#[derive(Debug)]
+struct Deaf;
+
+impl BootstrapSink for Deaf {
+    fn report(&self, _: &AttemptKey, _: BootstrapSessionId, _: BootstrapUpdate) {}
+}
+
+#[tokio::test]
+async fn looking_for_a_lease_waits_for_a_create_that_is_under_way() {
+    let directory = tempfile::tempdir().unwrap();
+    let join = JoinSource { address: "127.0.0.1:9".into(), secret: JoinSecret::new([1; 32]) };
+    let options = Options::new(directory.path(), vec!["agent".into()], join);
+    let provider = ProcessProvider::new(options, Arc::new(Deaf)).unwrap();
+    let key = key("worker-0");
+    let under_way = provider.turn(&key.to_string()).await;
+    let mut find = Provider::find(&provider, &key);
+    let early = tokio::time::timeout(Duration::from_millis(100), &mut find).await;
+    assert!(early.is_err(), "{early:?}");
+    drop(under_way);
+    assert_eq!(find.await.unwrap(), []);
 }
 
 struct Files {

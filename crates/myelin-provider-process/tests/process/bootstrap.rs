@@ -1,6 +1,12 @@
 //! Bootstraps: real commands, a real agent, a real join, and every way in which that fails.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use myelin_executor::{Bootstrap as _, FoundSession, OutputStream, Provider as _, StartRequest};
 use myelin_shape::{BootSpec, SecretRef};
@@ -8,7 +14,10 @@ use myelin_state::{
     BootstrapStage::{self, *},
     ErrorClass, NodeEvent,
 };
-use rustix::process::Signal;
+use rustix::{
+    fs::{CWD, Mode, mkfifoat},
+    process::Signal,
+};
 
 use crate::world::{
     World, request, running_on, secret, signal, soon, starting, template, until_running, verifying,
@@ -246,6 +255,40 @@ async fn sessions_are_cancelled_and_concluded_by_id_after_a_restart() {
 }
 
 #[tokio::test]
+async fn a_session_that_may_be_in_an_unreadable_record_is_not_called_unknown() {
+    let mut world = World::new().await;
+    let (start, session) = world.start(starting("exec sleep 619")).await;
+    world.reports.stage(WaitingForSwactorJoin).await;
+    world.restart();
+    let record = directory(&world, &start).join("session.json");
+    fs::remove_file(&record).unwrap();
+    symlink("session.json", &record).unwrap();
+    let error = world.provider.cancel(session).await.unwrap_err();
+    assert_eq!(error.class, ErrorClass::Transient, "{error}");
+    world.provider.conclude(session).await.unwrap_err();
+    assert_eq!(running_on(&start.lease).len(), 1);
+}
+
+#[tokio::test]
+async fn a_restart_leaves_an_agent_that_has_joined_alone_even_without_its_identity() {
+    let mut world = World::new().await;
+    let (start, session) = world.start(BootSpec::default()).await;
+    world.joined().await;
+    world.provider.conclude(session).await.unwrap();
+    let running = running_on(&start.lease);
+    let path = directory(&world, &start).join("session.json");
+    let mut record: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    assert!(record["leader"].take().is_object());
+    fs::write(&path, record.to_string()).unwrap();
+    world.restart();
+    assert_eq!(world.provider.resume(world.cluster).await.unwrap(), 0, "it is over");
+    world.reports.line("joined").await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(running_on(&start.lease), running);
+    assert!(world.told.try_recv().is_err(), "it neither left nor joined again");
+}
+
+#[tokio::test]
 async fn the_token_is_in_a_private_file_and_nowhere_else() {
     let mut world = World::new().await;
     let (start, _) = world.start(BootSpec::default()).await;
@@ -338,12 +381,16 @@ async fn a_token_by_reference_is_read_or_refused_by_name() {
     };
     let file = world.directory.path().join("token");
     fs::write(&file, "not a token\n").unwrap();
+    let pipe = world.directory.path().join("pipe");
+    mkfifoat(CWD, &pipe, Mode::RUSR).unwrap();
     let cases = [
         (
             SecretRef::Env("MYELIN_NO_SUCH".into()),
             "join token env:MYELIN_NO_SUCH environment variable not found",
         ),
         (SecretRef::File(file.clone()), "must be 64 lower-case hexadecimal digits"),
+        (SecretRef::File("/dev/zero".into()), "join token file:/dev/zero is far too long"),
+        (SecretRef::File(pipe), "must be 64 lower-case hexadecimal digits"),
         (
             SecretRef::File("/nonexistent".into()),
             "cannot be read: No such file or directory (os error 2)",

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use myelin_executor::{CreateRequest, Presence, Provider as _, ProviderError};
+use myelin_executor::{CreateRequest, Presence, Provider, ProviderError};
 use myelin_shape::{BootSpec, DesiredNodeShape, Mount};
 use myelin_state::{BootstrapStage::WaitingForSwactorJoin, ErrorClass};
 use rustix::process::Signal;
@@ -234,6 +234,37 @@ async fn destroying_a_lease_whose_directory_was_removed_by_hand_ends_its_process
 }
 
 #[tokio::test]
+async fn destroying_a_lease_whose_record_is_damaged_ends_its_processes_and_keeps_its_files() {
+    let world = World::new().await;
+    let (start, _) = world.start(starting("exec sleep 609")).await;
+    until_running(&start.lease, 1).await;
+    let record = world.root().join(start.lease.destroy_handle.as_str()).join("lease.json");
+    fs::write(&record, "{").unwrap();
+    let error = world.provider.destroy(&start.lease).await.unwrap_err();
+    assert_eq!(error.class, ErrorClass::Permanent, "{error}");
+    assert_eq!(running_on(&start.lease), Vec::<i32>::new());
+    assert!(record.exists());
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_not_called_absent() {
+    let world = World::new().await;
+    let request = world.request(1, BootSpec::default());
+    let made = world.provider.create(&request).await.unwrap();
+    let record = world.root().join(made.lease.destroy_handle.as_str()).join("lease.json");
+    fs::remove_file(&record).unwrap();
+    symlink("lease.json", &record).unwrap();
+    let unread = |error: ProviderError| {
+        assert_eq!(error.class, ErrorClass::Transient, "{error}");
+        assert!(error.message.contains("cannot read"), "{error}");
+    };
+    unread(world.provider.presence(&made.lease).await.unwrap_err());
+    unread(Provider::find(&*world.provider, &request.key).await.unwrap_err());
+    unread(world.provider.list(world.cluster).await.unwrap_err());
+    unread(world.provider.create(&request).await.unwrap_err());
+}
+
+#[tokio::test]
 async fn stopped_processes_are_ended_too() {
     let world = World::new().await;
     let (start, _) = world.start(starting("exec sleep 608")).await;
@@ -269,6 +300,8 @@ async fn the_identity_is_the_same_for_a_root_however_it_is_written() {
     let third = provider(elsewhere.path(), world.handle.address(), Arc::clone(&world.reports));
     let identity = world.provider.identity().await.unwrap();
     assert_eq!(other.identity().await.unwrap(), identity);
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    assert!(!identity.0.contains(boot.trim()), "leases outlive a boot, and it is the same host");
     assert_ne!(third.identity().await.unwrap(), identity);
     assert_eq!(world.provider.settle_window(), Duration::ZERO);
 }
