@@ -4,5 +4,6 @@
 
 mod bootstrap;
 mod conformance;
+mod crash;
 mod lease;
 mod world;

@@ -49,11 +49,16 @@ pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
 
 /// The agent of the tests, which cargo builds beside them.
 pub(crate) fn agent_command() -> Vec<OsString> {
+    vec![built("process-agent").into()]
+}
+
+/// Returns an example of this crate.
+pub(crate) fn built(example: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
-    let built = test.parent().and_then(Path::parent).unwrap();
-    let agent = built.join("examples/process-agent");
-    assert!(agent.exists(), "{} is built by `cargo test`", agent.display());
-    vec![agent.into()]
+    let target = test.parent().and_then(Path::parent).unwrap();
+    let program = target.join("examples").join(example);
+    assert!(program.exists(), "{} is built by `cargo test`", program.display());
+    program
 }
 
 /// Returns a cluster nobody else has, since leases of all tests are on one host.
