@@ -94,7 +94,11 @@ async fn drive(context: &Context, session: &Session) -> Result<(), ProviderError
     session.report_stage().await;
     let SessionRecord { leader, stage, .. } = session.record().await.clone();
     let ended = match leader {
-        Some(leader) => adopt(context, session, &leader).await,
+        Some(leader) => {
+            // The one who started it may have got no further than to record it.
+            session.advance(BootstrapStage::WaitingForSwactorJoin, None).await?;
+            adopt(context, session, &leader).await
+        }
         // It has its agent, whose identity could not be recorded.
         None if stage.is_terminal() => ended(context, session, None).await,
         None => bring_up(context, session).await?,

@@ -206,7 +206,7 @@ async fn a_restart_takes_up_a_session_whose_agent_runs() {
     let (start, session) = world.start(boot).await;
     world.reports.line("ready").await;
     world.reports.stage(WaitingForSwactorJoin).await;
-    let before = running_on(&start.lease);
+    let before = until_running(&start.lease, 1).await;
     let numbered = world.reports.numbered();
     world.restart();
     let found = world.session(&start).await;
@@ -286,6 +286,22 @@ async fn a_restart_leaves_an_agent_that_has_joined_alone_even_without_its_identi
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(running_on(&start.lease), running);
     assert!(world.told.try_recv().is_err(), "it neither left nor joined again");
+}
+
+#[tokio::test]
+async fn a_restart_right_after_the_agent_was_started_goes_on_with_it() {
+    let mut world = World::new().await;
+    let (start, _) = world.start(starting("exec sleep 620")).await;
+    world.reports.stage(WaitingForSwactorJoin).await;
+    let path = directory(&world, &start).join("session.json");
+    let mut record: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    record["stage"] = serde_json::to_value(SwactorStarting).unwrap();
+    fs::write(&path, record.to_string()).unwrap();
+    let running = until_running(&start.lease, 1).await;
+    world.restart();
+    world.provider.resume(world.cluster).await.unwrap();
+    world.reports.stage(WaitingForSwactorJoin).await;
+    assert_eq!(running_on(&start.lease), running);
 }
 
 #[tokio::test]

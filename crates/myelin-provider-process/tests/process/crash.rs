@@ -1,16 +1,19 @@
 //! The process that started everything is killed: an executor that remembers nothing finds it all.
 
 use std::{
+    fs,
     process::Stdio,
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use rustix::process::Signal;
+use serde_json::Value;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
     process::Command,
     sync::mpsc::{UnboundedReceiver, unbounded_channel},
+    time::sleep,
 };
 
 use myelin_executor::{
@@ -40,6 +43,20 @@ async fn boot_and_kill(world: &mut World) -> BootstrapSessionId {
     let mut lines = BufReader::new(host.stdout.take().unwrap()).lines();
     let line = soon("the start", lines.next_line()).await.unwrap().expect("it says the session");
     world.joined().await;
+    // An agent that is not recorded yet would be started anew, by the rule that none runs twice.
+    let key = request(world.cluster, 1, template(BootSpec::default())).key;
+    let recorded = async {
+        loop {
+            let lines = world.provider.read_log(&key, 9).await.unwrap();
+            let path = world.root().join(key.to_string()).join("session.json");
+            let record: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+            if record["stage"] == "waiting_for_swactor_join" && lines.len() == 2 {
+                return;
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    soon("what it is killed after", recorded).await;
     soon("the kill", host.kill()).await.unwrap();
     BootstrapSessionId(line.parse().unwrap())
 }
@@ -106,7 +123,7 @@ async fn an_agent_outlives_the_kill_of_its_host_and_is_adopted_by_its_attempt() 
     assert_eq!(running_on(&lease), Vec::<i32>::new());
     let destroyed = anew.perform(DestroyLease { lease }).await;
     assert_eq!(destroyed, OperationOutcome::LeaseDestroyed);
-    assert_eq!(std::fs::read_dir(world.root()).unwrap().count(), 0, "nothing is left");
+    assert_eq!(fs::read_dir(world.root()).unwrap().count(), 0, "nothing is left");
 }
 
 #[tokio::test]
