@@ -161,7 +161,7 @@ impl ProcessProvider {
         let record = session.record().await.clone();
         let leader = record.leader.as_ref();
         let leader = leader.and_then(|leader| leader.find(&self.store.boot_id));
-        let family = Family::new(record.marks(), leader);
+        let family = Family::new(record.marks(&session.lease), leader);
         self.context.end(family).await?;
         session.read_out().await;
         match session.advance(BootstrapStage::Cancelled, None).await {

@@ -73,7 +73,7 @@ fn spawn(
         .stdout(output(lease, record, OutputStream::Stdout)?)
         .stderr(output(lease, record, OutputStream::Stderr)?);
     // Last, so that no template can take a process out of its lease.
-    for mark in record.marks().0 {
+    for mark in record.marks(lease).entries {
         let (name, value) = mark.split_once('=').expect("a mark is NAME=value");
         command.env(name, value);
     }

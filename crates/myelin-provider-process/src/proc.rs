@@ -5,6 +5,7 @@ use std::{
     fs,
     io::{self, Read as _},
     os::fd::OwnedFd,
+    path::PathBuf,
 };
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -114,33 +115,53 @@ impl Stat {
 /// Names of the environment entries that tell whose a process is.
 const MARKS: [&[u8]; 2] = [b"MYELIN_LEASE=", b"MYELIN_SESSION="];
 
-/// Environment entries, `NAME=value`, that all of the processes in question carry.
+/// What the processes in question are told by.
 #[derive(Clone, Debug)]
-pub(crate) struct Marks(pub(crate) Vec<String>);
+pub(crate) struct Marks {
+    /// Environment entries, `NAME=value`, all of which they carry.
+    pub(crate) entries: Vec<String>,
+    /// Directory of their lease. A process without any mark that prints to a log there is one of them: it was started
+    /// with a clean environment.
+    pub(crate) lease: PathBuf,
+}
 
 /// All processes that ran at one time, with the marks they carry.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     everyone: BTreeMap<i32, Stat>,
     marks: BTreeMap<i32, Vec<Vec<u8>>>,
+    /// Where those without marks print to, if it may be a log of ours.
+    logs: BTreeMap<i32, PathBuf>,
 }
 
 impl Snapshot {
-    /// Looks at every process. Blocks; costs two small reads for each.
+    /// Looks at every process. Blocks; costs two small reads for each, and two more for those without marks.
     pub(crate) fn take() -> io::Result<Self> {
         let everyone = everyone()?;
         let marked = everyone.keys().map(|&pid| (pid, marks(pid)));
-        let marks = marked.filter(|(_, marks)| !marks.is_empty()).collect();
-        Ok(Self { everyone, marks })
+        let marks: BTreeMap<_, _> = marked.filter(|(_, marks)| !marks.is_empty()).collect();
+        let others = everyone.keys().filter(|pid| !marks.contains_key(pid));
+        let logs = others.filter_map(|&pid| Some((pid, log(pid)?))).collect();
+        Ok(Self { everyone, marks, logs })
     }
 
     fn carries(&self, pid: i32, wanted: &Marks) -> bool {
-        let carried = self.marks.get(&pid);
-        carried.is_some_and(|carried| {
-            let mut wanted = wanted.0.iter();
-            wanted.all(|mark| carried.iter().any(|entry| entry == mark.as_bytes()))
-        })
+        let Some(carried) = self.marks.get(&pid) else {
+            return self.logs.get(&pid).is_some_and(|log| log.parent() == Some(&wanted.lease));
+        };
+        let mut wanted = wanted.entries.iter();
+        wanted.all(|mark| carried.iter().any(|entry| entry == mark.as_bytes()))
     }
+}
+
+/// Returns where a process prints to, if the name is one of our logs'.
+fn log(pid: i32) -> Option<PathBuf> {
+    let links = [1, 2].map(|fd| fs::read_link(format!("/proc/{pid}/fd/{fd}")));
+    let is_log = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| name.starts_with("stdout.") || name.starts_with("stderr."))
+    };
+    links.into_iter().flatten().find(is_log)
 }
 
 /// Returns the marks of a process; none when it is another user's, or ends meanwhile.

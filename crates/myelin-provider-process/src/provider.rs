@@ -23,9 +23,9 @@ use crate::{
     Error, Options,
     blocking::{Asker, unblock, within},
     image::Content,
-    proc::{Family, Marks},
+    proc::Family,
     scan::Scanner,
-    session::{Session, SessionRecord, tail},
+    session::{Session, SessionRecord, marks_of, tail},
     store::{LeaseRecord, Place, Store, lease_name},
     supervise::Context,
 };
@@ -245,7 +245,7 @@ pub(crate) fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn family(store: &Store, name: &str) -> Family {
     let record = SessionRecord::read(&store.path(name)).ok().flatten();
     let leader = record.and_then(|record| record.leader?.find(&store.boot_id));
-    Family::new(Marks(vec![format!("MYELIN_LEASE={name}")]), leader)
+    Family::new(marks_of(name, &store.path(name)), leader)
 }
 
 #[async_trait]

@@ -89,10 +89,16 @@ impl SessionRecord {
     }
 
     /// Returns what every process of the session carries.
-    pub(crate) fn marks(&self) -> Marks {
+    pub(crate) fn marks(&self, lease: &Path) -> Marks {
         let Self { key, session, .. } = self;
-        Marks(vec![format!("MYELIN_LEASE={key}"), format!("MYELIN_SESSION={session}")])
+        let entries = vec![format!("MYELIN_LEASE={key}"), format!("MYELIN_SESSION={session}")];
+        Marks { entries, lease: lease.into() }
     }
+}
+
+/// Returns what every process of a lease carries.
+pub(crate) fn marks_of(name: &str, lease: &Path) -> Marks {
+    Marks { entries: vec![format!("MYELIN_LEASE={name}")], lease: lease.into() }
 }
 
 /// Returns an id that no other session of any attempt has, short enough to be exact as a JSON number everywhere.

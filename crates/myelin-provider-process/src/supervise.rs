@@ -16,7 +16,7 @@ use crate::{
     end::{BETWEEN_LOOKS, N_LOOKS, end},
     proc::{Family, Marks, ProcessId},
     scan::Scanner,
-    session::{Session, SessionRecord, output_path, tail},
+    session::{Session, SessionRecord, marks_of, output_path, tail},
     tail::{CATCH_UP, last_line},
 };
 
@@ -126,7 +126,7 @@ async fn bring_up(
     };
     if !session.record().await.is_untouched() {
         // What an earlier session, or an earlier supervisor of this one, left running.
-        let marks = Marks(vec![format!("MYELIN_LEASE={}", session.name)]);
+        let marks = marks_of(&session.name, &session.lease);
         context.end(Family::new(marks, [])).await?;
     }
     session.advance(SshConnecting, None).await?;
@@ -178,7 +178,7 @@ async fn check(context: &Context, session: &Session, text: &str) -> Result<(), F
     let deadline = context.options.verify_deadline;
     let Ok(waited) = timeout(deadline, child.wait()).await else {
         // Killing nothing but the shell would leave what it waits for.
-        let family = Family::new(record.marks(), []);
+        let family = Family::new(record.marks(&session.lease), []);
         if let Err(error) = context.end(family).await {
             tracing::warn!(key = %session.key, %error, "verify command goes on");
         }
@@ -214,7 +214,7 @@ async fn ended(
     status: Option<ExitStatus>,
 ) -> Result<(), Failure> {
     if status.is_none_or(|status| status.success()) {
-        let marks = session.record().await.marks();
+        let marks = session.record().await.marks(&session.lease);
         let [mut pause, longest] = LOOKS;
         while context.any(&marks).await {
             sleep(pause).await;

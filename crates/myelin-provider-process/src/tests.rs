@@ -104,6 +104,10 @@ fn a_process_is_known_by_boot_number_and_start_and_not_as_a_zombie() {
     assert!(ProcessId::of(&boot, process.pid()).is_none_or(|other| other != id));
 }
 
+fn marks_of_test(mark: &str) -> Marks {
+    Marks { entries: vec![mark.into()], lease: "/nonexistent".into() }
+}
+
 #[test]
 fn a_family_is_told_by_whole_environment_entries() {
     let mark = format!("MYELIN_LEASE=test-{}", std::process::id());
@@ -111,7 +115,7 @@ fn a_family_is_told_by_whole_environment_entries() {
     let longer = Process::sleeping(&format!("{mark}1"));
     let snapshot = Snapshot::take().unwrap();
     let running = |mark: &str| {
-        let mut family = Family::new(Marks(vec![mark.into()]), []);
+        let mut family = Family::new(marks_of_test(mark), []);
         let running = family.running(&snapshot);
         running.iter().map(|stat| stat.pid).collect::<Vec<_>>()
     };

@@ -223,6 +223,31 @@ async fn destroying_finds_what_a_dead_leader_left_also_after_a_restart() {
 }
 
 #[tokio::test]
+async fn destroying_ends_a_daemon_that_cleaned_its_environment_and_left_its_parents() {
+    let world = World::new().await;
+    let script = "(env -i setsid sleep 624.5 &); echo started; exec sleep 625";
+    let (start, _) = world.start(starting(script)).await;
+    world.reports.line("started").await;
+    let daemon = async {
+        loop {
+            let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+            let mut pids = processes.filter_map(|it| it.file_name().to_str()?.parse().ok());
+            let sleeps = |pid: &i32| {
+                let cmdline = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+                cmdline == b"sleep\x00624.5\x00"
+            };
+            if let Some(pid) = pids.find(sleeps) {
+                return pid;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let daemon = soon("the daemon", daemon).await;
+    world.provider.destroy(&start.lease).await.unwrap();
+    assert!(!Path::new(&format!("/proc/{daemon}")).exists() || is_zombie(daemon), "it runs");
+}
+
+#[tokio::test]
 async fn destroying_a_lease_whose_directory_was_removed_by_hand_ends_its_processes() {
     let world = World::new().await;
     let (start, _) = world.start(starting("exec sleep 607")).await;
