@@ -158,8 +158,9 @@ async fn a_bootstrap_can_be_cancelled_while_it_verifies() {
     assert_eq!(running_on(&start.lease), Vec::<i32>::new());
 }
 
-/// Says something on both streams when it is asked to end, by itself: what it would start is asked to end too.
-const LAST_WORDS: &str = "trap 'echo last words; echo really >&2; exit' TERM; echo ready; \
+/// Says something on both streams when it is asked to end, by itself: what it would start is asked to end too. It ends
+/// in the middle of a line, which is not whole until it is known that no more comes.
+const LAST_WORDS: &str = "trap 'printf really >&2; printf last\\ words; exit' TERM; echo ready; \
     while :; do sleep 0.01; done";
 
 fn said(world: &World, words: &str) -> bool {

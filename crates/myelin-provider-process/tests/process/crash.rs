@@ -79,7 +79,7 @@ impl Anew {
     async fn perform(&mut self, command: NodeManagerCommand) -> OperationOutcome {
         self.last += 1;
         let operation = OperationId { attempt: NodeAttemptId(1), sequence: self.last };
-        let deadline = SystemTime::now() + Duration::from_secs(60);
+        let deadline = SystemTime::now() + Duration::from_mins(1);
         let submission = Submission { node: "worker-0".into(), operation, command, deadline };
         self.executor.submit(submission).unwrap();
         let observation = soon("an outcome", self.results.recv()).await.unwrap();
