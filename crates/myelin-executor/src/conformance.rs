@@ -26,6 +26,7 @@ mod bootstrap;
 mod interruption;
 mod lease;
 mod listing;
+mod restart;
 mod trial;
 
 use std::{
@@ -64,6 +65,12 @@ pub trait ProviderHarness: Send + Sync {
     /// Makes a second lease for a key behind the provider's back. Returns false if the provider makes that impossible.
     async fn duplicate(&self, _request: &CreateRequest) -> bool {
         false
+    }
+
+    /// Returns a provider and its bootstrap as a new process of ours would make them, with nothing remembered, on the
+    /// same world. `None` if the provider under test keeps its world to itself.
+    fn reopened(&self) -> Option<(Arc<dyn Provider>, Arc<dyn Bootstrap>)> {
+        None
     }
 
     /// Returns how long one call, or something that happens by itself, may take.
@@ -136,6 +143,8 @@ checks! {
     bootstrap::cancelling_an_unknown_session_succeeds,
     bootstrap::concluding_an_unknown_session_succeeds,
     bootstrap::destroying_ends_what_runs_on_the_lease,
+    restart::identity_outlives_a_restart,
+    restart::leases_and_sessions_outlive_a_restart,
     interruption::dropped_create_leaves_at_most_one_lease,
     interruption::dropped_destroy_can_be_repeated,
     interruption::dropped_start_leaves_at_most_one_session,

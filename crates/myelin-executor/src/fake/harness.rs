@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use myelin_shape::{NodeTemplate, RunId, RunNodeGroupSpec};
 use myelin_state::LeaseFacts;
 
-use super::{FakeWorld, REFUSED_IMAGE, script::Effect};
+use super::{FakeWorld, Flaw, REFUSED_IMAGE, script::Effect};
 use crate::{Bootstrap, CreateRequest, Provider, conformance::ProviderHarness};
 
 #[async_trait]
@@ -32,6 +32,12 @@ impl ProviderHarness for FakeWorld {
 
     async fn runs_anything_on(&self, lease: &LeaseFacts) -> bool {
         Self::runs_anything_on(self, lease)
+    }
+
+    fn reopened(&self) -> Option<(Arc<dyn Provider>, Arc<dyn Bootstrap>)> {
+        let forgets = self.inner().has(Flaw::ForgetsOnRestart);
+        let world = if forgets { Self::of_kind(self.0.kind.as_str()) } else { self.clone() };
+        Some((world.provider(), world.bootstrap()))
     }
 
     async fn duplicate(&self, request: &CreateRequest) -> bool {

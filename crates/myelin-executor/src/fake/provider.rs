@@ -26,8 +26,13 @@ impl Provider for FakeWorld {
     }
 
     async fn identity(&self) -> Result<ProviderIdentity, ProviderError> {
-        let identity = ProviderIdentity(format!("{} world", self.0.kind));
-        self.play(CallKind::Identity, None, |_, _| Ok(identity.clone())).await
+        self.play(CallKind::Identity, None, |inner, _| {
+            let wanders = inner.has(Flaw::IdentityWanders);
+            let number = if wanders { inner.next_number() } else { 0 };
+            let suffix = if wanders { format!(" {number}") } else { String::new() };
+            Ok(ProviderIdentity(format!("{} world{suffix}", self.0.kind)))
+        })
+        .await
     }
 
     async fn create(&self, request: &CreateRequest) -> Result<NewLease, ProviderError> {

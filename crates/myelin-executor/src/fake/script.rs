@@ -111,11 +111,15 @@ pub enum Flaw {
     CancelRefusesRepeat,
     /// `cancel` of what never was fails.
     CancelRefusesUnknown,
+    /// Whoever is asked twice is another one.
+    IdentityWanders,
+    /// A new process finds nothing of what an earlier one made.
+    ForgetsOnRestart,
 }
 
 impl Flaw {
     /// Every flaw.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::CreateForgetsKey,
         Self::CreateSharesLease,
         Self::CreateRecordsLast,
@@ -136,6 +140,8 @@ impl Flaw {
         Self::CancelLeavesAgent,
         Self::CancelRefusesRepeat,
         Self::CancelRefusesUnknown,
+        Self::IdentityWanders,
+        Self::ForgetsOnRestart,
     ];
 }
 

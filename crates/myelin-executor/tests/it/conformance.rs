@@ -12,7 +12,7 @@ async fn obedient_fake_passes_every_check() {
     let world = FakeWorld::new();
     let report = conformance::run(&world).await.expect("the fake obeys");
     assert_eq!(report.passed, conformance::CHECKS);
-    assert_eq!(report.to_string(), "22 checks passed");
+    assert_eq!(report.to_string(), "24 checks passed");
     assert!(world.leases().is_empty(), "the suite cleans up");
 }
 
@@ -59,6 +59,8 @@ async fn every_planted_flaw_is_caught_by_a_check() {
     CancelLeavesAgent: cancelled_session_leaves_nothing_running
     CancelRefusesRepeat: cancelling_twice_succeeds
     CancelRefusesUnknown: cancelling_an_unknown_session_succeeds
+    IdentityWanders: identity_outlives_a_restart
+    ForgetsOnRestart: leases_and_sessions_outlive_a_restart
     ");
 }
 

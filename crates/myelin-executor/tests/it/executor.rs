@@ -340,7 +340,7 @@ async fn executor_that_remembers_nothing_ends_a_session_at_the_provider_that_has
 async fn create_lost_just_before_a_restart_has_its_settle_window_from_the_restart() {
     let world = FakeWorld::new();
     world.set_settle_window(30 * SECOND);
-    let mut before = Rig::with([world.setup()], world.clone());
+    let before = Rig::with([world.setup()], world.clone());
     let first_unknown = before.now();
     advance(60 * SECOND).await;
     world.script(CallKind::Create, Step::LoseReply);

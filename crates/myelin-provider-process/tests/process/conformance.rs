@@ -5,22 +5,26 @@ use std::{fs, sync::Arc};
 use async_trait::async_trait;
 
 use myelin_executor::{Bootstrap, Provider, conformance};
-use myelin_provider_process::ProcessProvider;
 use myelin_shape::{BootSpec, NodeTemplate};
 use myelin_state::LeaseFacts;
 
 use crate::world::{World, running_on, template};
 
-struct Harness(Arc<ProcessProvider>);
+struct Harness<'a>(&'a World);
 
 #[async_trait]
-impl conformance::ProviderHarness for Harness {
+impl conformance::ProviderHarness for Harness<'_> {
     fn provider(&self) -> Arc<dyn Provider> {
-        Arc::clone(&self.0) as _
+        Arc::clone(&self.0.provider) as _
     }
 
     fn bootstrap(&self) -> Arc<dyn Bootstrap> {
-        Arc::clone(&self.0) as _
+        Arc::clone(&self.0.provider) as _
+    }
+
+    fn reopened(&self) -> Option<(Arc<dyn Provider>, Arc<dyn Bootstrap>)> {
+        let provider = Arc::new(self.0.another_provider());
+        Some((Arc::clone(&provider) as _, provider))
     }
 
     fn working(&self) -> NodeTemplate {
@@ -41,7 +45,7 @@ impl conformance::ProviderHarness for Harness {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_process_provider_conforms() {
     let world = World::new().await;
-    let report = conformance::run(&Harness(Arc::clone(&world.provider))).await;
+    let report = conformance::run(&Harness(&world)).await;
     let report = report.unwrap_or_else(|failure| panic!("{failure}"));
     assert_eq!(report.skipped, ["oldest_of_two_leases_comes_first"]);
     assert_eq!(fs::read_dir(world.root()).unwrap().count(), 0, "nothing is left");

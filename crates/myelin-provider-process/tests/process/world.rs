@@ -192,8 +192,12 @@ impl World {
     /// Replaces the provider by a new one on the same root, as a restart does; reports start anew.
     pub(crate) fn restart(&mut self) {
         self.reports = Arc::new(Reports::default());
-        let (directory, reports) = (self.directory.path(), Arc::clone(&self.reports));
-        self.provider = Arc::new(provider(directory, self.handle.address(), reports));
+        self.provider = Arc::new(self.another_provider());
+    }
+
+    /// Returns another provider on the same root.
+    pub(crate) fn another_provider(&self) -> ProcessProvider {
+        provider(self.directory.path(), self.handle.address(), Arc::clone(&self.reports))
     }
 
     pub(crate) fn request(&self, attempt: u64, boot: BootSpec) -> CreateRequest {
