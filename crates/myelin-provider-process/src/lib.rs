@@ -2,8 +2,10 @@
 //!
 //! A lease is a directory below [`Options::root`], named by its attempt key. It appears and disappears whole, by renames.
 //! Everything that runs on it carries the key in its environment, so that a look at `/proc` finds all of it even when
-//! the process that started it is dead; a process is never known by its number alone, but by boot, number and start
-//! time. All of it survives a crash of ours: a new provider on the same root finds leases and sessions and goes on.
+//! the process that started it is dead; one that cleaned its environment is found by the log it prints to, or by its
+//! parents. A process is never known by its number alone, but by boot, number and start time. All of it survives a
+//! crash of ours: a new provider on the same root finds leases and sessions and goes on. Logs are bounded while a
+//! provider follows them.
 //!
 //! What a template may ask for: an `image` that is empty or a plain name is only a label, an absolute path is a
 //! directory that is copied to `rootfs`. A mount is a link in the lease, never read-only. Sizes are not enforced. Leases see

@@ -66,9 +66,12 @@ pub(crate) struct Store {
 
 /// Returns the error of a file operation, classified.
 pub(crate) fn failed(what: &str, path: &Path, error: &io::Error) -> ProviderError {
-    use io::ErrorKind::{QuotaExceeded, StorageFull};
-    let class = if matches!(error.kind(), StorageFull | QuotaExceeded) {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    let kind = error.kind();
+    let class = if matches!(kind, StorageFull | QuotaExceeded) {
         ErrorClass::NoCapacity
+    } else if kind == FileTooLarge {
+        ErrorClass::Permanent
     } else {
         ErrorClass::Transient
     };
@@ -346,10 +349,15 @@ pub(crate) fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 
 /// Writes a record so that a crash leaves the one before or this one. Only its owner can read it.
 pub(crate) fn write_record<T: Serialize>(path: &Path, record: &T) -> io::Result<()> {
+    let bytes = serde_json::to_vec(record)?;
+    if bytes.len() as u64 > MAX_RECORD {
+        // It could not be read again.
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
     let beside = path.with_extension("new");
     let mut options = OpenOptions::new();
     let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-    file.write_all(&serde_json::to_vec(record)?)?;
+    file.write_all(&bytes)?;
     file.sync_data()?;
     fs::rename(&beside, path)
 }

@@ -20,7 +20,7 @@ const MAX_LINE: usize = 4 * 1024;
 const CHUNK: usize = 64 * 1024;
 
 /// How many turns are taken at once while something comes.
-const MAX_TURNS: usize = 16;
+const MAX_TURNS: usize = 4;
 
 /// How many lines are reported of what was there before anybody followed.
 pub(crate) const CATCH_UP: usize = 200;

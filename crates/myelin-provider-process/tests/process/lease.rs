@@ -102,6 +102,15 @@ async fn a_mount_is_a_link_that_stays_in_the_lease() {
     assert!(source.join("kept").exists(), "what a mount leads to is not the lease's");
 }
 
+#[tokio::test]
+async fn a_template_too_large_to_be_recorded_is_refused_for_good() {
+    let world = World::new().await;
+    let mut template = template(BootSpec::default());
+    template.shape.provider_labels.insert("note".into(), "x".repeat(5 << 20));
+    let words = refused(&world, &request(world.cluster, 1, template)).await;
+    assert!(words.ends_with("file too large"), "{words}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_creates_of_one_attempt_make_one_lease() {
     let world = World::new().await;
