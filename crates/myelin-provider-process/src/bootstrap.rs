@@ -14,8 +14,8 @@ use crate::{
     blocking::{unblock, within},
     proc::Family,
     provider::guard,
-    session::{Session, SessionRecord, drop_old_output, write_private},
-    store::{Place, Store, failed, lease_name, read_at_most},
+    session::{Session, SessionRecord, drop_old_output},
+    store::{Place, Store, failed, lease_name, read_at_most, write_private},
     supervise::{Context, supervise},
 };
 

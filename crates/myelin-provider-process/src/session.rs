@@ -1,9 +1,7 @@
 //! A bootstrap session: its record on disk, and whoever works on it now.
 
 use std::{
-    fs,
-    io::{self, Write as _},
-    os::unix::fs::OpenOptionsExt as _,
+    fs, io,
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, SystemTime},
@@ -308,13 +306,4 @@ pub(crate) fn drop_old_output(lease: &Path, number: u32) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Writes a file that only its owner can read.
-pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let beside = path.with_extension("new");
-    let mut options = fs::OpenOptions::new();
-    let opened = options.write(true).create(true).truncate(true).mode(0o600);
-    opened.open(&beside)?.write_all(bytes)?;
-    fs::rename(&beside, path)
 }

@@ -347,17 +347,28 @@ pub(crate) fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes a record so that a crash leaves the one before or this one. Only its owner can read it.
+/// Writes a record of ours.
 pub(crate) fn write_record<T: Serialize>(path: &Path, record: &T) -> io::Result<()> {
     let bytes = serde_json::to_vec(record)?;
     if bytes.len() as u64 > MAX_RECORD {
         // It could not be read again.
         return Err(io::ErrorKind::FileTooLarge.into());
     }
-    let beside = path.with_extension("new");
+    write_private(path, &bytes)
+}
+
+/// Replaces a file, so that a crash leaves the one before or this one. Only its owner can read it.
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    // Another process on the same root may be writing the same file.
+    let number = N_MADE.fetch_add(1, Ordering::Relaxed);
+    let beside = path.with_extension(format!("{}-{number}.new", std::process::id()));
     let mut options = OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-    file.write_all(&bytes)?;
-    file.sync_data()?;
-    fs::rename(&beside, path)
+    let mut file = options.write(true).create_new(true).mode(0o600).open(&beside)?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_data());
+    let written = written.and_then(|()| fs::rename(&beside, path));
+    if written.is_err() {
+        // On a full disk even little counts.
+        let _ = fs::remove_file(&beside);
+    }
+    written
 }

@@ -17,7 +17,7 @@ use crate::{
     JoinSource, Options, ProcessProvider,
     proc::{Family, Marks, ProcessId, Snapshot, Stat, boot_id},
     session::SessionRecord,
-    store::lease_name,
+    store::{lease_name, read_record, write_record},
     tail::{Position, Tail, last_line, trim},
 };
 
@@ -328,4 +328,17 @@ fn the_last_line_that_says_something_is_found_from_an_offset_on() {
     files.append("err", b"new\n  \n\n");
     assert_eq!(last_line(&files.path("err"), 4).unwrap(), "new");
     assert_eq!(last_line(Path::new("/nonexistent"), 0), None);
+}
+
+#[test]
+fn two_who_write_one_record_do_not_take_each_other_s_draft() {
+    let files = Files::new();
+    let path = files.path("record.json");
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..50).for_each(|n| write_record(&path, &n).unwrap()));
+        }
+    });
+    assert!(read_record::<u32>(&path).unwrap() < 50);
+    assert_eq!(fs::read_dir(files.directory.path()).unwrap().count(), 1, "no draft is left");
 }
