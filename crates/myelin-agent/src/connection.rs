@@ -2,15 +2,11 @@
 
 use std::{io, time::Duration};
 
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
-    time::timeout,
-};
+use tokio::{io::AsyncWriteExt as _, net::TcpStream, time::timeout};
 
 use myelin_api::{
-    AgentKey, AgentMessage, ControllerMessage, LineBuffer, LineError, MAX_AGENT_LINE,
-    PROTOCOL_VERSION, RefusedReason, WireKey, decode, encode,
+    AgentKey, AgentMessage, ControllerMessage, LineError, LineReader, MAX_AGENT_LINE,
+    PROTOCOL_VERSION, ReadError, RefusedReason, WireKey, decode, encode,
 };
 use myelin_shape::SwactorId;
 
@@ -42,11 +38,19 @@ pub(crate) enum Lost {
     Refused(RefusedReason),
 }
 
+impl From<ReadError> for Lost {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Line(error) => error.into(),
+            ReadError::Broken(error) => Self::Broke(error),
+        }
+    }
+}
+
 /// A joined connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    stream: TcpStream,
-    lines: LineBuffer,
+    lines: LineReader<TcpStream>,
     deadline: Duration,
     sequence: u64,
     pub(crate) swactor: SwactorId,
@@ -63,8 +67,7 @@ impl Connection {
             return Err(Lost::Oneself);
         }
         let mut connection = Self {
-            stream,
-            lines: LineBuffer::new(MAX_AGENT_LINE),
+            lines: LineReader::new(stream, MAX_AGENT_LINE),
             deadline,
             sequence: 0,
             swactor: SwactorId::from(""),
@@ -112,7 +115,7 @@ impl Connection {
     async fn ask(&mut self, message: &AgentMessage) -> Result<ControllerMessage, Lost> {
         let deadline = self.deadline;
         within(deadline, async {
-            let sent = self.stream.write_all(&encode(message)).await;
+            let sent = self.lines.stream().write_all(&encode(message)).await;
             // A peer that closed may have said why before.
             let answer = self.answer().await;
             sent.map_err(Lost::Broke).or_else(|lost| match answer {
@@ -125,19 +128,10 @@ impl Connection {
     }
 
     async fn answer(&mut self) -> Result<ControllerMessage, Lost> {
-        let mut chunk = [0; 1024];
-        loop {
-            if let Some(line) = self.lines.next_line()? {
-                let answer = decode(&line)?;
-                if let ControllerMessage::Refused { reason } = answer {
-                    return Err(Lost::Refused(reason));
-                }
-                return Ok(answer);
-            }
-            match self.stream.read(&mut chunk).await.map_err(Lost::Broke)? {
-                0 => return Err(Lost::Closed),
-                n => self.lines.push(&chunk[..n]),
-            }
+        let line = self.lines.next_line().await?.ok_or(Lost::Closed)?;
+        match decode(&line)? {
+            ControllerMessage::Refused { reason } => Err(Lost::Refused(reason)),
+            answer @ (ControllerMessage::Welcome { .. } | ControllerMessage::Ack {}) => Ok(answer),
         }
     }
 }

@@ -5,7 +5,8 @@
 //! more memory than that limit.
 //!
 //! These are not the core's types: they are converted to and from them, so that either side can change without the
-//! other. Nothing here touches a socket, a file, a clock or a random source.
+//! other. Nothing here touches a socket, a file, a clock or a random source. With the feature `io`, `LineReader` reads the
+//! lines of anything asynchronous; it is off by default, and so is the runtime it needs.
 //!
 //! Reading order: [`AgentMessage`], [`ControllerMessage`], [`JoinSecret`], [`LineBuffer`], [`JoinFile`].
 //!
@@ -25,6 +26,8 @@
 mod join;
 mod line;
 mod message;
+#[cfg(feature = "io")]
+mod reader;
 
 pub use crate::join::{AgentKey, JoinFile, JoinSecret, JoinToken, ParseHexError};
 pub use crate::line::{LineBuffer, LineError, MAX_AGENT_LINE, MAX_CONTROL_LINE, decode, encode};
@@ -32,6 +35,8 @@ pub use crate::message::{
     AgentMessage, ControllerMessage, KeyError, PROTOCOL_VERSION, RefusedReason, WireKey,
     hello_version,
 };
+#[cfg(feature = "io")]
+pub use crate::reader::{LineReader, ReadError};
 
 #[cfg(test)]
 mod tests;

@@ -52,7 +52,7 @@ pub enum LineError {
     },
 }
 
-/// Cuts a stream of bytes into lines. Holds at most the limit and one chunk.
+/// Cuts a stream of bytes into lines. Holds at most the limit and one chunk; `LineReader` reads with one.
 #[derive(Debug)]
 pub struct LineBuffer {
     limit: usize,
@@ -70,6 +70,13 @@ impl LineBuffer {
     /// Takes the next bytes of the stream. Call [`next_line`](Self::next_line) until it answers `None` after each.
     pub fn push(&mut self, chunk: &[u8]) {
         self.bytes.extend_from_slice(chunk);
+    }
+
+    /// Returns the buffer with room for at least so many of the next bytes.
+    #[cfg(feature = "io")]
+    pub(crate) fn free(&mut self, at_least: usize) -> &mut Vec<u8> {
+        self.bytes.reserve(at_least);
+        &mut self.bytes
     }
 
     /// Returns the next whole line without its end (`\n` or `\r\n`).

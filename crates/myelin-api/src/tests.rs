@@ -156,6 +156,57 @@ fn a_key_on_the_wire_must_hold_an_id() {
     }
 }
 
+/// Reads everything a peer sends, and returns the lines with what came after the last.
+#[cfg(feature = "io")]
+async fn read(bytes: &[u8]) -> Vec<String> {
+    let mut reader = crate::LineReader::new(bytes, 4);
+    let mut shown = Vec::new();
+    loop {
+        match reader.next_line().await {
+            Ok(Some(line)) => shown.push(String::from_utf8(line).unwrap()),
+            Ok(None) => shown.push("the end".to_owned()),
+            Err(error) => shown.push(error.to_string()),
+        }
+        if !matches!(shown.last(), Some(line) if line.len() <= 4) {
+            return shown;
+        }
+    }
+}
+
+#[cfg(feature = "io")]
+#[tokio::test]
+async fn a_reader_gives_whole_lines_and_says_why_there_are_no_more() {
+    assert_eq!(read(b"").await, ["the end"]);
+    assert_eq!(read(b"ab\n\r\nabcd\n").await, ["ab", "", "abcd", "the end"]);
+    assert_eq!(
+        read(b"ab\nabc").await,
+        ["ab", "connection ended within a line, after 3 bytes of it"]
+    );
+    assert_eq!(read(b"ab\nabcde\n").await, ["ab", "line is longer than 4 bytes"]);
+}
+
+#[cfg(feature = "io")]
+#[tokio::test]
+async fn a_line_without_an_end_is_not_read_on() {
+    let (mut peer, ours) = tokio::io::duplex(16 * 1024);
+    let mut reader = crate::LineReader::new(ours, 4);
+    let flood = async {
+        let mut n = 0_usize;
+        while tokio::io::AsyncWriteExt::write(&mut peer, &[b'x'; 1024]).await.is_ok() {
+            n += 1;
+        }
+        n
+    };
+    let refuse = async move {
+        let refused = reader.next_line().await;
+        drop(reader);
+        refused.unwrap_err().to_string()
+    };
+    let (n, refused) = tokio::join!(flood, refuse);
+    assert_eq!(refused, "line is longer than 4 bytes");
+    assert!(n <= 32, "{n} KiB were taken");
+}
+
 proptest! {
     #[test]
     fn lines_come_out_as_they_went_in_however_they_are_cut(

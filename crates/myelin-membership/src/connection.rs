@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
     sync::OwnedSemaphorePermit,
     time::timeout,
@@ -11,8 +11,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use myelin_api::{
-    AgentMessage, ControllerMessage, LineBuffer, LineError, MAX_AGENT_LINE, PROTOCOL_VERSION,
-    RefusedReason, decode, encode, hello_version,
+    AgentMessage, ControllerMessage, LineError, LineReader, MAX_AGENT_LINE, PROTOCOL_VERSION,
+    ReadError, RefusedReason, decode, encode, hello_version,
 };
 use myelin_shape::AttemptKey;
 
@@ -20,9 +20,6 @@ use crate::listener::{Shared, State, count};
 
 /// How long a refusal may take to leave. The peer learns nothing more after that.
 const REFUSAL_DEADLINE: Duration = Duration::from_secs(1);
-
-/// Reads at most this much at once: several heartbeats, one join.
-const CHUNK: usize = 1024;
 
 /// Why a connection ends.
 enum End {
@@ -38,9 +35,18 @@ impl From<LineError> for End {
     }
 }
 
+impl From<ReadError> for End {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Line(error) => error.into(),
+            ReadError::Broken(_) => Self::Closed,
+        }
+    }
+}
+
 /// Serves one connection until it ends or `closed`.
 pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, closed: CancellationToken) {
-    let mut peer = Peer { stream, lines: LineBuffer::new(MAX_AGENT_LINE) };
+    let mut peer = Peer(LineReader::new(stream, MAX_AGENT_LINE));
     let Some(_connection) = permit(&shared.connections) else {
         count(&shared.counters.busy);
         peer.hang_up(&ControllerMessage::Refused { reason: RefusedReason::Busy {} });
@@ -190,47 +196,31 @@ impl Drop for Member {
     }
 }
 
-struct Peer {
-    stream: TcpStream,
-    lines: LineBuffer,
-}
+struct Peer(LineReader<TcpStream>);
 
 impl Peer {
     /// Returns the next line. The caller brings the deadline, which covers the whole line and not each byte of it.
     async fn line(&mut self) -> Result<Vec<u8>, End> {
-        let mut chunk = [0; CHUNK];
-        loop {
-            if let Some(line) = self.lines.next_line()? {
-                return Ok(line);
-            }
-            match self.stream.read(&mut chunk).await {
-                Ok(0) => {
-                    self.lines.finish()?;
-                    return Err(End::Closed);
-                }
-                Ok(n) => self.lines.push(&chunk[..n]),
-                Err(_) => return Err(End::Closed),
-            }
-        }
+        self.0.next_line().await?.ok_or(End::Closed)
     }
 
     async fn send(&mut self, message: &ControllerMessage) -> Result<(), End> {
-        let sent = self.stream.write_all(&encode(message)).await;
+        let sent = self.0.stream().write_all(&encode(message)).await;
         sent.map_err(|_| End::Closed)
     }
 
     /// Sends the refusal if that is possible at once, and closes: a flood of connections must not be answered patiently.
-    fn hang_up(self, refusal: &ControllerMessage) {
-        let _ = self.stream.try_write(&encode(refusal));
+    fn hang_up(mut self, refusal: &ControllerMessage) {
+        let _ = self.0.stream().try_write(&encode(refusal));
     }
 
     /// Sends the refusal and reads on until the peer closes: closing with unread input would reset the connection, and
     /// the peer might never see why.
     async fn refuse(&mut self, refusal: &ControllerMessage) {
-        if self.send(refusal).await.is_err() || self.stream.shutdown().await.is_err() {
+        if self.send(refusal).await.is_err() || self.0.stream().shutdown().await.is_err() {
             return;
         }
-        let mut chunk = [0; CHUNK];
-        while matches!(self.stream.read(&mut chunk).await, Ok(1..)) {}
+        let mut chunk = [0; 1024];
+        while matches!(self.0.stream().read(&mut chunk).await, Ok(1..)) {}
     }
 }

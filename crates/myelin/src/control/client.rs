@@ -2,12 +2,8 @@
 
 use std::{io, path::Path, time::Duration};
 
-use myelin_api::{LineBuffer, LineError, decode, encode};
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::UnixStream,
-    time::timeout,
-};
+use myelin_api::{LineError, LineReader, ReadError, decode, encode};
+use tokio::{io::AsyncWriteExt as _, net::UnixStream, time::timeout};
 
 use super::{Answer, CONTROL_VERSION, Failure, Reply, Request, RequestLine};
 
@@ -40,8 +36,7 @@ pub enum Error {
 /// A connection to a loop.
 #[derive(Debug)]
 pub struct Client {
-    stream: UnixStream,
-    lines: LineBuffer,
+    lines: LineReader<UnixStream>,
 }
 
 impl Client {
@@ -52,8 +47,7 @@ impl Client {
     /// Nobody listens there.
     pub async fn connect(path: &Path) -> Result<Self, Error> {
         let stream = UnixStream::connect(path).await.map_err(Error::NotRunning)?;
-        let lines = LineBuffer::new(MAX_ANSWER);
-        Ok(Self { stream, lines })
+        Ok(Self { lines: LineReader::new(stream, MAX_ANSWER) })
     }
 
     /// Asks one thing.
@@ -66,11 +60,8 @@ impl Client {
         let line = encode(&RequestLine { version, request });
         let conversation = async {
             // A server that refuses the connection answers and closes without reading.
-            let sent = self.stream.write_all(&line).await;
-            match self.line().await {
-                Err(Error::Ended) if sent.is_err() => Err(Error::Ended),
-                other => other,
-            }
+            let _ = self.lines.stream().write_all(&line).await;
+            self.line().await
         };
         let answer = timeout(ANSWER_DEADLINE, conversation).await;
         let answer = answer.map_err(|_| Error::Late)??;
@@ -81,15 +72,10 @@ impl Client {
     }
 
     async fn line(&mut self) -> Result<Vec<u8>, Error> {
-        let mut chunk = vec![0; 64 * 1024];
-        loop {
-            if let Some(line) = self.lines.next_line().map_err(Error::Malformed)? {
-                return Ok(line);
-            }
-            match self.stream.read(&mut chunk).await {
-                Ok(0) | Err(_) => return Err(Error::Ended),
-                Ok(n) => self.lines.push(&chunk[..n]),
-            }
+        match self.lines.next_line().await {
+            Ok(Some(line)) => Ok(line),
+            Err(ReadError::Line(error)) => Err(Error::Malformed(error)),
+            Ok(None) | Err(ReadError::Broken(_)) => Err(Error::Ended),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{fs, io, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc, time::Duration};
 
-use myelin_api::{LineBuffer, LineError, MAX_CONTROL_LINE, decode, encode};
+use myelin_api::{LineError, LineReader, MAX_CONTROL_LINE, ReadError, decode, encode};
 use myelin_shape::LogicalNodeId;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -21,9 +21,6 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// The most events in one answer.
 const MAX_EVENTS: usize = 10_000;
-
-/// Reads at most this much at once.
-const CHUNK: usize = 16 * 1024;
 
 /// What a server grants its clients.
 #[derive(Clone, Copy, Debug)]
@@ -127,9 +124,18 @@ impl From<LineError> for End {
     }
 }
 
+impl From<ReadError> for End {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Line(error) => error.into(),
+            ReadError::Broken(_) => Self::Closed,
+        }
+    }
+}
+
 async fn serve(shared: Arc<Shared>, stream: UnixStream) {
     let mut peer =
-        Peer { stream, lines: LineBuffer::new(MAX_CONTROL_LINE), options: shared.options };
+        Peer { lines: LineReader::new(stream, MAX_CONTROL_LINE), options: shared.options };
     let Ok(_permit) = Arc::clone(&shared.connections).try_acquire_owned() else {
         let busy = failure(FailureKind::Busy, "too many connections", Some("try again"));
         peer.refuse(busy).await;
@@ -155,18 +161,17 @@ async fn serve(shared: Arc<Shared>, stream: UnixStream) {
 }
 
 struct Peer {
-    stream: UnixStream,
-    lines: LineBuffer,
+    lines: LineReader<UnixStream>,
     options: Options,
 }
 
 impl Peer {
     async fn request(&mut self) -> Result<Request, End> {
-        let Ok(line) = timeout(self.options.read_deadline, self.line()).await else {
+        let Ok(line) = timeout(self.options.read_deadline, self.lines.next_line()).await else {
             let late = failure(FailureKind::Late, "no request came in time", None);
             return Err(End::Refused(late));
         };
-        let line = line?;
+        let line = line?.ok_or(End::Closed)?;
         let line: RequestLine = decode(&line)?;
         if line.version == CONTROL_VERSION {
             return Ok(line.request);
@@ -176,26 +181,9 @@ impl Peer {
         Err(End::Refused(failure(FailureKind::Malformed, message, Some(hint))))
     }
 
-    async fn line(&mut self) -> Result<Vec<u8>, End> {
-        let mut chunk = vec![0; CHUNK];
-        loop {
-            if let Some(line) = self.lines.next_line()? {
-                return Ok(line);
-            }
-            match self.stream.read(&mut chunk).await {
-                Ok(0) => {
-                    self.lines.finish()?;
-                    return Err(End::Closed);
-                }
-                Ok(n) => self.lines.push(&chunk[..n]),
-                Err(_) => return Err(End::Closed),
-            }
-        }
-    }
-
     async fn send(&mut self, answer: &Answer) -> Result<(), End> {
         let line = encode(answer);
-        let sent = timeout(self.options.write_deadline, self.stream.write_all(&line)).await;
+        let sent = timeout(self.options.write_deadline, self.lines.stream().write_all(&line)).await;
         match sent {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) | Err(_) => Err(End::Closed),
@@ -207,11 +195,12 @@ impl Peer {
         if self.send(&Answer::Error(failure)).await.is_err() {
             return;
         }
-        if self.stream.shutdown().await.is_err() {
+        if self.lines.stream().shutdown().await.is_err() {
             return;
         }
-        let mut chunk = vec![0; CHUNK];
-        let drained = async { while matches!(self.stream.read(&mut chunk).await, Ok(1..)) {} };
+        let mut chunk = [0; 1024];
+        let drained =
+            async { while matches!(self.lines.stream().read(&mut chunk).await, Ok(1..)) {} };
         let _ = timeout(Duration::from_secs(1), drained).await;
     }
 }
