@@ -47,14 +47,15 @@ impl From<ReadError> for End {
 /// Serves one connection until it ends or `closed`.
 pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, closed: CancellationToken) {
     let mut peer = Peer(LineReader::new(stream, MAX_AGENT_LINE));
-    let Some(_connection) = permit(&shared.connections) else {
+    let places = permit(&shared.connections).zip(permit(&shared.unjoined));
+    let Some((_connection, unjoined)) = places else {
         count(&shared.counters.busy);
         peer.hang_up(&ControllerMessage::Refused { reason: RefusedReason::Busy {} });
         return;
     };
     let end = tokio::select! {
         () = closed.cancelled() => return,
-        end = converse(&shared, &mut peer, &closed) => end,
+        end = converse(&shared, &mut peer, &closed, unjoined) => end,
     };
     if let End::Refused(reason) = end {
         count_refusal(&shared, &reason);
@@ -78,10 +79,13 @@ fn count_refusal(shared: &Shared, reason: &RefusedReason) {
     tracing::debug!(%reason, "agent refused");
 }
 
-async fn converse(shared: &Arc<Shared>, peer: &mut Peer, closed: &CancellationToken) -> End {
-    let Some(unjoined) = permit(&shared.unjoined) else {
-        return End::Refused(RefusedReason::Busy {});
-    };
+/// Takes a join, then heartbeats. The place among those without a join is given back with the join.
+async fn converse(
+    shared: &Arc<Shared>,
+    peer: &mut Peer,
+    closed: &CancellationToken,
+    unjoined: OwnedSemaphorePermit,
+) -> End {
     let joined = timeout(shared.options.join_deadline, join(shared, peer, closed)).await;
     drop(unjoined);
     match joined {

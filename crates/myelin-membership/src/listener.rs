@@ -24,6 +24,9 @@ use myelin_state::NodeObservation;
 
 use crate::{Membership, Timing, connection};
 
+/// Silence is looked for at least this often.
+const LONGEST_NAP: Duration = Duration::from_hours(1);
+
 /// Where the listener takes the time from. Never goes backwards.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> SystemTime + Send + Sync>);
@@ -72,7 +75,8 @@ pub struct Options {
     pub read_deadline: Duration,
     /// How many connections may be open.
     pub max_connections: usize,
-    /// How many of them may be without a join.
+    /// How many of them may be without a join. Who comes then is sent away at once, so that a flood of strangers holds no
+    /// more of our file descriptors than that.
     pub max_unjoined: usize,
     /// The time.
     pub clock: Clock,
@@ -253,12 +257,19 @@ impl Listener {
     }
 
     async fn accept(&self) {
+        let mut failing = false;
         loop {
             match self.socket.accept().await {
-                Ok((stream, _)) => self.admit(stream),
+                Ok((stream, _)) => {
+                    failing = false;
+                    self.admit(stream);
+                }
                 Err(error) => {
+                    // A flood that takes every file descriptor must not fill the log as well.
+                    if !std::mem::replace(&mut failing, true) {
+                        tracing::warn!(%error, "cannot accept an agent");
+                    }
                     // Out of file descriptors, or a peer that was gone again: neither is cured by trying at once.
-                    tracing::warn!(%error, "cannot accept an agent");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             }
@@ -284,7 +295,9 @@ impl Listener {
         let Timing { heartbeat_every, silent_after } = self.shared.options.timing;
         loop {
             let due = self.until_next_deadline().unwrap_or(silent_after);
-            let wake_at = Instant::now() + due.min(silent_after) + Duration::from_millis(1);
+            // Far instants cannot be represented, and an early look costs nothing.
+            let due = due.min(silent_after).min(LONGEST_NAP);
+            let wake_at = Instant::now() + due + Duration::from_millis(1);
             sleep_until(wake_at).await;
             if wake_at.elapsed() > heartbeat_every {
                 tracing::warn!(late = ?wake_at.elapsed(), "was stopped; hearing agents first");

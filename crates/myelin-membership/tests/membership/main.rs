@@ -329,6 +329,27 @@ async fn too_many_peers_without_a_join_are_sent_away_and_room_is_made_again() {
 }
 
 #[tokio::test]
+async fn a_peer_too_many_is_not_waited_for() {
+    let mut world = World::new(Options { max_unjoined: 0, ..options() }).await;
+    let mut patient = world.peer().await;
+    assert_eq!(patient.refusal().await, RefusedReason::Busy {});
+    patient.closed().await;
+    world.shutdown.cancel();
+    // A refusal that waits for the peer to close takes a second.
+    let ended = timeout(Duration::from_millis(900), &mut world.running).await;
+    ended.expect("no connection is left").unwrap();
+}
+
+#[tokio::test]
+async fn a_silence_longer_than_time_itself_is_never_reached() {
+    let timing = Timing { silent_after: Duration::MAX, ..Timing::default() };
+    let mut world = World::new(Options { timing, ..options() }).await;
+    let mut peer = world.joined(1, 1).await;
+    peer.heartbeat(1).await;
+    assert!(!world.running.is_finished());
+}
+
+#[tokio::test]
 async fn more_connections_than_allowed_are_sent_away() {
     let options = Options { max_connections: 1, ..options() };
     let mut world = World::new(options).await;
