@@ -99,7 +99,10 @@ impl Agent {
         let mut backoff = Backoff::new(self.options.pace);
         loop {
             let lost = match self.connect().await {
-                Ok(connection) => stay(connection, &mut backoff).await,
+                Ok(connection) => {
+                    backoff.heartbeat_every(connection.heartbeat_every);
+                    stay(connection, &mut backoff).await
+                }
                 Err(lost) => lost,
             };
             if let Lost::Refused(reason) = &lost

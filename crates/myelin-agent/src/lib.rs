@@ -2,7 +2,7 @@
 //!
 //! An [`Agent`] is told everything by one join file: whom to dial, as which attempt, with which token, and where to
 //! keep its own key. It dials, joins, heartbeats as often as it is told, and dials again with a growing, jittered pause
-//! whenever the connection is lost, always as the same agent. It ends when it is stopped, when it is refused for good,
+//! whenever the connection is lost, about as often as it would heartbeat, always as the same agent. It ends when it is stopped, when it is refused for good,
 //! or when its lease directory is gone. Each change is one line on standard output, which is the output of the bootstrap.
 //!
 //! Nothing waits without a deadline. The agent listens on nothing, and starts nothing yet.

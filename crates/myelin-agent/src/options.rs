@@ -23,7 +23,8 @@ pub struct Pace {
     pub deadline: Duration,
     /// The first pause after a lost connection.
     pub first_pause: Duration,
-    /// The longest one. Far below the 45 seconds of silence that end a node.
+    /// The longest one before the first join, far below the 45 seconds of silence that end a node by default. From the
+    /// join on no pause is longer than the heartbeat interval either, so that `lost_after` may be set low.
     pub longest_pause: Duration,
     /// How often it is looked whether the lease directory is still there.
     pub look_every: Duration,

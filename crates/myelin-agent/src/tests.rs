@@ -85,3 +85,16 @@ fn pauses_double_up_to_the_cap_and_are_spread_over_half_of_it() {
     backoff.reset();
     assert_eq!(backoff.next(u32::MAX), Duration::from_millis(200));
 }
+
+#[test]
+fn no_pause_is_longer_than_the_heartbeat_interval_nor_shorter_than_the_first() {
+    let check = |heartbeat_every, expected: [u128; 5]| {
+        let mut backoff = Backoff::new(Pace::default());
+        backoff.heartbeat_every(heartbeat_every);
+        assert_eq!([(); 5].map(|()| backoff.next(u32::MAX).as_millis()), expected);
+    };
+    check(Duration::from_millis(10), [200; 5]);
+    check(Duration::from_millis(500), [200, 400, 500, 500, 500]);
+    check(Duration::from_secs(2), [200, 400, 800, 1600, 2000]);
+    check(Duration::from_mins(1), [200, 400, 800, 1600, 3200]);
+}

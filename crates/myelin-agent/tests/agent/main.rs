@@ -221,6 +221,22 @@ async fn an_agent_dials_until_the_listener_is_back() {
 }
 
 #[tokio::test]
+async fn an_agent_told_to_heartbeat_often_dials_as_often() {
+    let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
+    let mut world = World::at(loopback, Duration::from_millis(100)).await;
+    let mut agent = Agent::new(world.handle.address());
+    swactor(world.event().await);
+    agent.says("joined").await;
+    world.stop().await;
+    for _ in 0..5 {
+        // Without a join to go by, the fifth pause is between 1.6 and 3.2 seconds.
+        let line = agent.says("dialling again in ").await;
+        let pause = line.rsplit(' ').next().unwrap();
+        assert!(pause.ends_with("ms"), "{line}");
+    }
+}
+
+#[tokio::test]
 async fn an_agent_with_a_wrong_token_gives_up() {
     let world = World::new().await;
     let mut agent = Agent::with_secret(world.handle.address(), &JoinSecret::new([8; 32]));

@@ -260,7 +260,7 @@ impl Section for AgentSettings {
 
     fn keys(&mut self, v: &mut impl Visitor) {
         keys! { v, self;
-            heartbeat: "How often an agent reports.", must_be(A_PACE);
+            heartbeat: "How often an agent reports, and the longest it pauses before it dials again.", must_be(A_PACE);
             silent_after: "How long an agent may report nothing before it counts as silent.", must_be(A_PACE);
         }
     }
