@@ -1,11 +1,11 @@
 //! One agent's connection: a join within the deadline, then a heartbeat and an answer at a time.
 
-use std::{sync::Arc, time::Duration};
+use std::{io::Write as _, sync::Arc, time::Duration};
 
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
-    sync::OwnedSemaphorePermit,
+    sync::{OwnedSemaphorePermit, Semaphore},
     time::timeout,
 };
 use tokio_util::sync::CancellationToken;
@@ -44,15 +44,39 @@ impl From<ReadError> for End {
     }
 }
 
+/// The places a connection takes while it is open, and until its join.
+#[derive(Debug)]
+pub(crate) struct Places {
+    connection: OwnedSemaphorePermit,
+    unjoined: OwnedSemaphorePermit,
+}
+
+impl Places {
+    /// Takes both, if both are free.
+    pub(crate) fn take(shared: &Shared) -> Option<Self> {
+        let take = |places: &Arc<Semaphore>| Arc::clone(places).try_acquire_owned().ok();
+        Some(Self { connection: take(&shared.connections)?, unjoined: take(&shared.unjoined)? })
+    }
+}
+
+/// Says that there is no place, if that is possible at once, and closes: a flood must not be answered patiently.
+pub(crate) fn hang_up(shared: &Shared, stream: TcpStream) {
+    count(&shared.counters.busy);
+    let busy = ControllerMessage::Refused { reason: RefusedReason::Busy {} };
+    // A socket that the runtime has not looked at yet would not be tried.
+    let sent = stream.into_std().and_then(|mut stream| stream.write_all(&encode(&busy)));
+    drop(sent);
+}
+
 /// Serves one connection until it ends or `closed`.
-pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, closed: CancellationToken) {
+pub(crate) async fn serve(
+    shared: Arc<Shared>,
+    stream: TcpStream,
+    closed: CancellationToken,
+    places: Places,
+) {
+    let Places { connection: _connection, unjoined } = places;
     let mut peer = Peer(LineReader::new(stream, MAX_AGENT_LINE));
-    let places = permit(&shared.connections).zip(permit(&shared.unjoined));
-    let Some((_connection, unjoined)) = places else {
-        count(&shared.counters.busy);
-        peer.hang_up(&ControllerMessage::Refused { reason: RefusedReason::Busy {} });
-        return;
-    };
     let end = tokio::select! {
         () = closed.cancelled() => return,
         end = converse(&shared, &mut peer, &closed, unjoined) => end,
@@ -93,10 +117,6 @@ async fn converse(
         Ok(Err(end)) => end,
         Err(_) => End::Refused(RefusedReason::Late {}),
     }
-}
-
-fn permit(semaphore: &Arc<tokio::sync::Semaphore>) -> Option<OwnedSemaphorePermit> {
-    Arc::clone(semaphore).try_acquire_owned().ok()
 }
 
 async fn join(
@@ -211,11 +231,6 @@ impl Peer {
     async fn send(&mut self, message: &ControllerMessage) -> Result<(), End> {
         let sent = self.0.stream().write_all(&encode(message)).await;
         sent.map_err(|_| End::Closed)
-    }
-
-    /// Sends the refusal if that is possible at once, and closes: a flood of connections must not be answered patiently.
-    fn hang_up(mut self, refusal: &ControllerMessage) {
-        let _ = self.0.stream().try_write(&encode(refusal));
     }
 
     /// Sends the refusal and reads on until the peer closes: closing with unread input would reset the connection, and

@@ -22,7 +22,10 @@ use myelin_api::JoinSecret;
 use myelin_shape::{AttemptKey, SwactorId};
 use myelin_state::NodeObservation;
 
-use crate::{Membership, Timing, connection};
+use crate::{
+    Membership, Timing,
+    connection::{self, Places},
+};
 
 /// Silence is looked for at least this often.
 const LONGEST_NAP: Duration = Duration::from_hours(1);
@@ -285,8 +288,14 @@ impl Listener {
             state.everyone.child_token()
         };
         count(&self.shared.counters.accepted);
-        let shared = Arc::clone(&self.shared);
-        self.tasks.spawn(connection::serve(shared, stream, closed));
+        // Here and not in the task: many more could be accepted before that is run.
+        match Places::take(&self.shared) {
+            Some(places) => {
+                let shared = Arc::clone(&self.shared);
+                self.tasks.spawn(connection::serve(shared, stream, closed, places));
+            }
+            None => connection::hang_up(&self.shared, stream),
+        }
     }
 
     /// Reports silence in time. A wake-up that comes late means that we were stopped ourselves: what agents sent

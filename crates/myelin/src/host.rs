@@ -11,6 +11,7 @@ use myelin_executor::{
 use myelin_membership::{Listener, ListenerError, Options as ListenerOptions, Timing};
 use myelin_provider_process::{JoinSource, Options as ProcessOptions, ProcessProvider};
 use myelin_shape::{ClusterUid, ProviderKind};
+use rustix::process::{Resource, getrlimit};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -125,6 +126,18 @@ fn agent_command() -> Result<Vec<std::ffi::OsString>, Error> {
     Ok(vec![program.into(), "agent".into()])
 }
 
+/// Returns how many files this process may have open.
+fn open_files() -> usize {
+    let limit = getrlimit(Resource::Nofile).current;
+    limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
+}
+
+/// Returns how many agents may be connected, and how many of them without a join. The rest is for starting machines
+/// and for answering people, whatever dials our port.
+fn places(open_files: usize) -> (usize, usize) {
+    (open_files - open_files / 4, open_files / 4)
+}
+
 fn random<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(Error::Random)?;
@@ -156,7 +169,11 @@ impl Host {
             silent_after: options.agent.silent_after,
         };
         // A connection that says nothing for longer than silence is of no use.
-        listen.read_deadline = listen.read_deadline.max(options.agent.silent_after * 2);
+        let longest = options.agent.silent_after.saturating_mul(2);
+        listen.read_deadline = listen.read_deadline.max(longest);
+        let (max_connections, max_unjoined) = places(open_files());
+        listen.max_connections = listen.max_connections.min(max_connections);
+        listen.max_unjoined = listen.max_unjoined.min(max_unjoined);
         let membership_clock = clock.clone();
         listen.clock = myelin_membership::Clock::new(move || membership_clock.now());
         let (listener, membership) = Listener::bind(listen, sender.clone()).await?;

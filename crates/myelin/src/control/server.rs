@@ -1,13 +1,16 @@
 //! The loop's side of the control socket.
 
-use std::{fs, io, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc, time::Duration};
+use std::{
+    fs, io, io::Write as _, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc,
+    time::Duration,
+};
 
 use myelin_api::{LineError, LineReader, MAX_CONTROL_LINE, ReadError, decode, encode};
 use myelin_shape::LogicalNodeId;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{UnixListener, UnixStream},
-    sync::Semaphore,
+    sync::{OwnedSemaphorePermit, Semaphore},
     time::timeout,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -86,7 +89,12 @@ impl Server {
             };
             match accepted {
                 Ok((stream, _)) => {
-                    let served = serve(Arc::clone(&self.shared), stream);
+                    // Here and not in the task: many more could be accepted before that is run.
+                    let Ok(place) = Arc::clone(&self.shared.connections).try_acquire_owned() else {
+                        hang_up(stream);
+                        continue;
+                    };
+                    let served = serve(Arc::clone(&self.shared), stream, place);
                     let ended = shutdown.clone().cancelled_owned();
                     tasks.spawn(async move {
                         tokio::select! {
@@ -133,14 +141,17 @@ impl From<ReadError> for End {
     }
 }
 
-async fn serve(shared: Arc<Shared>, stream: UnixStream) {
+/// Says that there is no place, if that is possible at once, and closes: a flood must not be answered patiently.
+fn hang_up(stream: UnixStream) {
+    let busy = Answer::Error(failure(FailureKind::Busy, "too many connections", Some("try again")));
+    // A socket that the runtime has not looked at yet would not be tried.
+    let sent = stream.into_std().and_then(|mut stream| stream.write_all(&encode(&busy)));
+    drop(sent);
+}
+
+async fn serve(shared: Arc<Shared>, stream: UnixStream, _place: OwnedSemaphorePermit) {
     let mut peer =
         Peer { lines: LineReader::new(stream, MAX_CONTROL_LINE), options: shared.options };
-    let Ok(_permit) = Arc::clone(&shared.connections).try_acquire_owned() else {
-        let busy = failure(FailureKind::Busy, "too many connections", Some("try again"));
-        peer.refuse(busy).await;
-        return;
-    };
     loop {
         let end = match peer.request().await {
             Ok(request) => {

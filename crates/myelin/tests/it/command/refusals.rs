@@ -132,3 +132,50 @@ fn nonsense_on_the_sockets_is_answered_once_and_harms_nobody() {
     assert_eq!(up.end().0, Some(0));
     site.nothing_is_left();
 }
+
+#[test]
+fn strangers_at_the_join_port_leave_files_for_machines_and_people() {
+    let site = Site::new();
+    let up = site.up_with_files(128, &workers(1, ""));
+    site.until_converged();
+    let run = std::fs::read(site.state().join("run.json")).unwrap();
+    let run: serde_json::Value = serde_json::from_slice(&run).unwrap();
+    let listen: SocketAddr = run["listen"].as_str().unwrap().parse().unwrap();
+    // As many as the process may have files, all at once and all silent.
+    let strangers: Vec<_> = (0..200).map(|_| TcpStream::connect(listen).unwrap()).collect();
+    let more = site.write("more.yaml", &workers(2, ""));
+    site.ok(&["apply", more.to_str().unwrap()]);
+    until("a machine is leased", || (site.leases().len() == 2).then_some(()));
+    drop(strangers);
+    site.until_converged();
+    let log = up.log();
+    assert!(!log.contains("cannot accept"), "{log}");
+    up.signal(Signal::TERM);
+    assert_eq!(up.end().0, Some(0));
+    site.nothing_is_left();
+}
+
+#[test]
+fn what_a_bootstrap_prints_never_reaches_the_terminal_as_it_is() {
+    let site = Site::new();
+    let evil = r#", boot: {verify_commands: ["printf '\\033[31mred\\007\\n' >&2; false"]}, policy: {on_failure: keep}"#;
+    let up = site.up(&workers(1, evil));
+    until("it is kept", || (site.nodes()[0].state == "kept").then_some(()));
+    until("it is told", || up.log().contains("attempt failed: ").then_some(()));
+    let file = site.write("same.yaml", &workers(1, evil));
+    let readers: [&[&str]; 5] = [
+        &["nodes"],
+        &["explain", "worker-0"],
+        &["events"],
+        &["logs", "worker-0"],
+        &["plan", file.to_str().unwrap()],
+    ];
+    let shown = readers.map(|reader| site.ok(reader)).join("") + &up.log();
+    assert!(shown.contains("\u{fffd}[31mred\u{fffd}"), "{shown}");
+    assert!(!shown.contains(['\u{1b}', '\u{7}']), "{shown:?}");
+    let explained = site.explain("worker-0");
+    assert_eq!((explained.join_by, explained.ready_by), (None, None), "it waits for neither");
+    up.signal(Signal::TERM);
+    assert_eq!(up.end().0, Some(0));
+    site.nothing_is_left();
+}

@@ -150,10 +150,23 @@ impl Site {
 
     /// Starts an `up` that keeps reconciling, and waits until it can be asked.
     pub(super) fn up(&self, file: &str) -> Up {
+        self.up_by(self.command(), file)
+    }
+
+    /// Starts an `up` with at most so many files open.
+    pub(super) fn up_with_files(&self, n_files: u32, file: &str) -> Up {
+        let myelin = self.command();
+        let mut command = Command::new("/bin/sh");
+        command.arg("-c").arg(format!("ulimit -n {n_files}; exec \"$0\" \"$@\""));
+        command.arg(myelin.get_program()).current_dir(self.directory.path());
+        command.env("MYELIN_STATE_DIR", &self.state).stdin(Stdio::null());
+        self.up_by(command, file)
+    }
+
+    fn up_by(&self, mut command: Command, file: &str) -> Up {
         let path = self.write("cluster.yaml", file);
         let log = self.directory.path().join(format!("up-{}.log", nonce()));
         let out = File::create(&log).unwrap();
-        let mut command = self.command();
         command.arg("up").arg(path).stdout(out.try_clone().unwrap()).stderr(out);
         let up = Up { child: command.spawn().unwrap(), log };
         until("the loop can be asked", || self.run(&["status"]).status.success().then_some(()));
