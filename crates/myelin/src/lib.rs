@@ -15,6 +15,7 @@ pub mod cli;
 pub mod control;
 pub mod file;
 pub mod host;
+mod printable;
 pub mod runtime;
 pub mod state_dir;
 pub mod view;

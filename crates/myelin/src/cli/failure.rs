@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{control, file::FileErrors, host, runtime, state_dir};
+use crate::{control, file::FileErrors, host, printable::printable, runtime, state_dir};
 
 /// A failed command: what went wrong, what to do about it, and the exit status.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,8 @@ impl fmt::Display for Failure {
         if self.whole {
             return f.write_str(&self.message);
         }
-        writeln!(f, "error: {}", self.message.trim_end())?;
+        let message: Vec<_> = self.message.trim_end().lines().map(printable).collect();
+        writeln!(f, "error: {}", message.join("\n"))?;
         match &self.hint {
             Some(hint) => writeln!(f, "hint: {hint}"),
             None => writeln!(f, "hint: `myelin --help` lists the commands; -v logs more"),

@@ -6,7 +6,9 @@ use myelin_driver::ClusterDriver;
 
 use crate::{
     control::{self, FailureKind, Reply, Request, Source},
-    file, host, runtime,
+    file, host,
+    printable::printable,
+    runtime,
     view::{self, ChangeView, FieldView, PlanView, PlannedAction},
 };
 
@@ -72,7 +74,7 @@ pub(super) fn plan_text(view: &PlanView, style: Style) -> String {
     if !view.waiting.is_empty() {
         text.push_str("not changed by this, and not ready yet:\n");
         for waiting in view.waiting.iter().take(MAX_LISTED) {
-            let _ = writeln!(text, "  {}  {}", waiting.node, waiting.why.text);
+            let _ = writeln!(text, "  {}  {}", waiting.node, printable(&waiting.why.text));
         }
         text.push('\n');
     }
@@ -112,7 +114,7 @@ fn change_line(change: &ChangeView, style: Style) -> String {
             (None, Some(event)) => format!(", until {event}"),
             (None, None) => String::new(),
         };
-        let _ = write!(line, "  held: {}{until}", held.text);
+        let _ = write!(line, "  held: {}{until}", printable(&held.text));
     }
     line
 }

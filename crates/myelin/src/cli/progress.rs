@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    printable::printable,
     runtime::Handle,
     view::{EventView, GroupView, NodeView},
 };
@@ -118,7 +119,7 @@ impl Teller {
     }
 
     fn say(&self, at: &str, of: &str, text: &str) {
-        let line = format!("{} {of} {text}\n", self.style.dim(at));
+        let line = format!("{} {of} {}\n", self.style.dim(at), printable(text));
         // A closed terminal is noticed by its signal.
         let _ = log::above_live(|| output::print(&line));
     }

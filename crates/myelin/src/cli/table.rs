@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _};
 
 use comfy_table::{ContentArrangement, Table, presets};
 
-use crate::view::NodeView;
+use crate::{printable::printable, view::NodeView};
 
 use super::{
     output::{self, Style},
@@ -82,7 +82,7 @@ pub(super) fn why(node: &NodeView) -> String {
         (None, Some(event)) => format!(", until {event}"),
         (None, None) => String::new(),
     };
-    format!("{}{}{until}", cause.unwrap_or_default(), node.why.text)
+    format!("{}{}{until}", cause.unwrap_or_default(), printable(&node.why.text))
 }
 
 /// Shortens the name of a lease from its front: the end tells the node and the attempt.

@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write as _};
 
+use crate::printable::printable;
+
 use super::node::Span;
 
 /// How many problems are shown: more than a person mends before reading the file again.
@@ -250,18 +252,7 @@ impl<'a> Source<'a> {
 /// Makes one printable line of bounded length.
 fn cut(text: &str) -> String {
     match text.char_indices().nth(MAX_MESSAGE) {
-        None => printable(text),
+        None => printable(text.trim_end()),
         Some((end, _)) => printable(&text[..end]) + "…",
     }
-}
-
-/// Replaces what could move the cursor or reverse the direction of a terminal; a tab becomes one space.
-fn printable(text: &str) -> String {
-    let shown = |c: char| match c {
-        '\t' => ' ',
-        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200b}'..='\u{200f}' => '\u{fffd}',
-        c if c.is_control() => '\u{fffd}',
-        c => c,
-    };
-    text.trim_end().chars().map(shown).collect()
 }
