@@ -1,10 +1,6 @@
 //! What is said over the control socket.
 
-use std::{
-    fs::File,
-    io::{self, Read as _},
-    path::Path,
-};
+use std::path::Path;
 
 use myelin_state::OperatorRequest;
 use serde::{Deserialize, Serialize};
@@ -46,12 +42,8 @@ impl Source {
     ///
     /// Everything that is wrong with the file.
     pub fn read(path: &Path) -> Result<(Self, ClusterFile), FileErrors> {
-        // Reports what is no file at all, and is bounded.
-        file::load(path)?;
-        let format = Format::of(path).unwrap_or(Format::Yaml);
+        let (bytes, format) = file::read_bounded(path)?;
         let origin = path.display().to_string();
-        let bytes = bytes(path).unwrap_or_default();
-        // Parsed again, so that what was checked is what is sent.
         let file = file::parse(&bytes, format, &origin)?;
         let source = Self {
             origin,
@@ -72,12 +64,6 @@ impl Source {
         let format = format.ok_or(None)?;
         file::parse(self.text.as_bytes(), format, &self.origin).map_err(Some)
     }
-}
-
-fn bytes(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(file::MAX_BYTES + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 fn format_name(format: Format) -> &'static str {

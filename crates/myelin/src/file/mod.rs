@@ -130,6 +130,12 @@ impl Format {
 /// Everything that is wrong with the file, with its places.
 pub fn load(path: impl AsRef<Path>) -> Result<ClusterFile, FileErrors> {
     let path = path.as_ref();
+    let (bytes, format) = read_bounded(path)?;
+    parse(&bytes, format, &path.display().to_string())
+}
+
+/// Reads what a cluster file holds, and how it is written.
+pub(crate) fn read_bounded(path: &Path) -> Result<(Vec<u8>, Format), FileErrors> {
     let origin = path.display().to_string();
     let Some(format) = Format::of(path) else {
         let hint = "name it *.yaml, *.yml, *.json or *.toml";
@@ -143,7 +149,7 @@ pub fn load(path: impl AsRef<Path>) -> Result<ClusterFile, FileErrors> {
         };
         FileErrors::whole(&origin, format!("cannot be read: {error}"), hint)
     })?;
-    parse(&bytes, format, &origin)
+    Ok((bytes, format))
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
