@@ -28,6 +28,9 @@ const MAX_SOCKET_PATH: usize = 107;
 /// Our own files are far smaller; more is something else.
 const MAX_FILE: u64 = 1024 * 1024;
 
+/// The uids of all clusters that were begun.
+const CLUSTERS: &str = "clusters.jsonl";
+
 /// Why the directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -53,6 +56,9 @@ pub enum Error {
     /// The directory belongs to somebody else.
     #[error("{} belongs to another user", .0.display())]
     Foreign(PathBuf),
+    /// The directory is open to others and holds what is not ours.
+    #[error("{} is no state directory: it is open to other users, and in use for something else", .0.display())]
+    InUse(PathBuf),
     /// A file of it holds something else.
     #[error("{} is damaged: {why}", path.display())]
     Damaged {
@@ -124,6 +130,14 @@ pub fn home() -> Result<PathBuf, Error> {
     Ok(home.join(".local/state/myelin"))
 }
 
+impl RunFile {
+    /// Returns whether the process that wrote it still runs, and is not a later one with its pid.
+    pub fn is_alive(&self) -> bool {
+        let now = start_time_of(&self.pid.to_string());
+        now != 0 && now == self.start_time
+    }
+}
+
 impl StateDir {
     /// Returns the directory at a path, which need not exist.
     pub fn at(path: impl Into<PathBuf>) -> Self {
@@ -153,7 +167,7 @@ impl StateDir {
     ///
     /// # Errors
     ///
-    /// It cannot be made, or belongs to somebody else.
+    /// It cannot be made, belongs to somebody else, or is in use for something else.
     pub fn create(&mut self) -> Result<(), Error> {
         let failed = |source| self.failed("make", "", source);
         let mut builder = DirBuilder::new();
@@ -164,10 +178,20 @@ impl StateDir {
             return Err(Error::Foreign(path));
         }
         if metadata.permissions().mode() & 0o077 != 0 {
+            // Somebody's home, or /tmp: to close it would be the smallest damage.
+            let is_empty = fs::read_dir(&path).map_err(failed)?.next().is_none();
+            if !is_empty && !self.is_begun() {
+                return Err(Error::InUse(path));
+            }
             fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).map_err(failed)?;
         }
         self.path = path;
         Ok(())
+    }
+
+    /// Returns whether a cluster was ever begun here.
+    pub fn is_begun(&self) -> bool {
+        self.path.join(CLUSTERS).exists()
     }
 
     /// Takes the run for this process.
@@ -231,14 +255,14 @@ impl StateDir {
     ///
     /// The file cannot be read.
     pub fn clusters(&self) -> Result<Vec<ClusterRecord>, Error> {
-        let text = self.read("clusters.jsonl")?.unwrap_or_default();
+        let text = self.read(CLUSTERS)?.unwrap_or_default();
         let mut records = Vec::new();
         for line in text.lines().filter(|line| !line.is_empty()) {
             match serde_json::from_str(line) {
                 Ok(record) => records.push(record),
                 // A crash while a line was written leaves half of it, before anything was leased.
                 Err(_) if !text.ends_with('\n') && text.ends_with(line) => {}
-                Err(error) => return Err(self.damaged("clusters.jsonl", &error)),
+                Err(error) => return Err(self.damaged(CLUSTERS, &error)),
             }
         }
         Ok(records)
@@ -268,7 +292,7 @@ impl StateDir {
 
     fn write_clusters(&self, records: &[ClusterRecord]) -> Result<(), Error> {
         let bytes: Vec<u8> = records.iter().flat_map(myelin_api::encode).collect();
-        self.write("clusters.jsonl", &bytes)
+        self.write(CLUSTERS, &bytes)
     }
 
     fn read(&self, name: &str) -> Result<Option<String>, Error> {
@@ -279,7 +303,12 @@ impl StateDir {
             Err(error) => return Err(failed(error)),
         };
         let mut text = String::new();
-        file.take(MAX_FILE).read_to_string(&mut text).map_err(failed)?;
+        file.take(MAX_FILE + 1).read_to_string(&mut text).map_err(failed)?;
+        if text.len() as u64 > MAX_FILE {
+            // Half of it would be taken for all of it.
+            let why = format!("it is larger than {MAX_FILE} bytes");
+            return Err(Error::Damaged { path: self.path.join(name), why });
+        }
         Ok(Some(text))
     }
 
@@ -372,7 +401,12 @@ fn random() -> Result<u64, Error> {
 
 /// Returns when this process started, in clock ticks since boot; 0 where `/proc` does not say.
 pub fn start_time() -> u64 {
-    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    start_time_of("self")
+}
+
+/// Returns when a process started; 0 where there is none.
+fn start_time_of(process: &str) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     // The name is in parentheses and may hold anything; the start time is the 20th field after it.
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let field = after_name.split_whitespace().nth(19);

@@ -61,7 +61,7 @@ fn only_one() -> Result<StateDir, Failure> {
     let home = state_dir::home()?;
     let entries = fs::read_dir(&home).into_iter().flatten().flatten();
     let all: Vec<_> = entries.map(|entry| StateDir::at(entry.path())).collect();
-    let running = |it: &&StateDir| matches!(it.run_file(), Ok(Some(_)));
+    let running = |it: &&StateDir| matches!(it.run_file(), Ok(Some(run)) if run.is_alive());
     let begun = |it: &&StateDir| it.clusters().is_ok_and(|clusters| !clusters.is_empty());
     let running: Vec<_> = all.iter().filter(running).collect();
     let begun: Vec<_> = all.iter().filter(begun).collect();

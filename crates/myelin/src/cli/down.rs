@@ -24,6 +24,9 @@ use super::{
     table, time,
 };
 
+/// How long a list of what is left may take at least.
+pub(super) const LIST_DEADLINE: Duration = Duration::from_secs(5);
+
 /// How often it is looked whether a loop has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -36,11 +39,15 @@ pub(super) async fn down(globals: &Globals, args: DownArgs) -> Outcome {
         output::print(&format!("nothing is there: {} does not exist\n", state.path().display()))?;
         return Ok(0);
     }
+    if !state.is_begun() {
+        let at = state.path().display();
+        output::print(&format!("nothing is left to remove: nothing was begun in {at}\n"))?;
+        return Ok(0);
+    }
     state.create()?;
-    let deadline = Instant::now() + args.timeout;
-    let looped = Loop::find(&state).await?;
+    let deadline = time::deadline(args.timeout);
     // Without a loop the run is ours from here on, so that none starts while we look.
-    let lock = match &looped {
+    let lock = match Loop::find(&state).await? {
         Some(_) => None,
         None => Some(state.lock()?),
     };
@@ -100,12 +107,18 @@ fn clusters(state: &StateDir) -> Result<Vec<ClusterUid>, Failure> {
 async fn found(
     providers: &[Arc<dyn Provider>],
     state: &StateDir,
+    deadline: Instant,
 ) -> Result<Vec<FoundLease>, Failure> {
-    let leases = list_leases(providers, &clusters(state)?).await;
-    leases.map_err(|error| {
-        Failure::new(format!("cannot list the machines: {error}"))
-            .hint("nothing was removed; try again when the provider answers")
-    })
+    let clusters = clusters(state)?;
+    // One look is taken even when there is no time left for more.
+    let deadline = deadline.max(Instant::now() + LIST_DEADLINE);
+    let why = match timeout_at(deadline, list_leases(providers, &clusters)).await {
+        Ok(Ok(leases)) => return Ok(leases),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "the provider does not answer".to_owned(),
+    };
+    Err(Failure::new(format!("cannot list the machines: {why}"))
+        .hint("it is not known what is left; try again when the provider answers"))
 }
 
 /// Lets a loop take its cluster down, and waits until it has ended. Returns the run, which is ours then.

@@ -63,6 +63,7 @@ impl From<state_dir::Error> for Failure {
                 "`myelin apply FILE` changes what it wants, `myelin down` ends it; another `run:` number in the file makes another cluster"
             }
             state_dir::Error::Io { .. } => "--state-dir chooses another directory",
+            state_dir::Error::InUse(_) => "choose a new one, or an empty one, with --state-dir",
             state_dir::Error::Foreign(_) => "choose a directory of your own with --state-dir",
             state_dir::Error::Damaged { .. } => {
                 "if no `myelin` runs there, move the file away; machines may be left behind"

@@ -1,10 +1,10 @@
 //! How `up` ends, and what it leaves.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, time::Instant};
+use std::{fs, os::unix::fs::PermissionsExt as _, process::Stdio, time::Instant};
 
 use rustix::process::Signal;
 
-use super::site::{Site, until, workers};
+use super::site::{Site, until, wait, workers};
 
 #[test]
 fn leaving_by_any_signal_removes_the_machines_and_says_so() {
@@ -116,5 +116,84 @@ fn the_state_is_its_owners_alone() {
     }
     up.signal(Signal::TERM);
     assert_eq!(up.end().0, Some(0));
+    site.nothing_is_left();
+}
+
+#[test]
+fn a_directory_in_use_for_something_else_is_left_as_it_is() {
+    let site = Site::new();
+    let file = site.write("cluster.yaml", &workers(1, ""));
+    let up = ["up", file.to_str().unwrap(), "--until-converged"];
+    fs::create_dir(site.state()).unwrap();
+    fs::set_permissions(site.state(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(site.state().join("novel.txt"), "It was a dark and stormy night").unwrap();
+    let refused = site.fails(1, &up);
+    assert!(refused.contains("is no state directory: it is open to other users"), "{refused}");
+    let told = site.ok(&["down", "--yes"]);
+    assert!(told.starts_with("nothing is left to remove: nothing was begun in "), "{told}");
+    assert_eq!(fs::metadata(site.state()).unwrap().permissions().mode() & 0o777, 0o755);
+    assert_eq!(fs::read_dir(site.state()).unwrap().count(), 1, "nothing was added");
+
+    fs::remove_file(site.state().join("novel.txt")).unwrap();
+    site.ok(&up);
+    assert_eq!(fs::metadata(site.state()).unwrap().permissions().mode() & 0o777, 0o700);
+    fs::set_permissions(site.state(), fs::Permissions::from_mode(0o755)).unwrap();
+    site.ok(&["down", "--yes"]);
+    site.nothing_is_left();
+}
+
+#[test]
+fn a_list_of_clusters_too_long_to_be_read_is_not_taken_for_its_beginning() {
+    let site = Site::new();
+    let file = site.write("cluster.yaml", &workers(1, ""));
+    let up = ["up", file.to_str().unwrap(), "--until-converged"];
+    site.ok(&up);
+    let path = site.state().join("clusters.jsonl");
+    let one = fs::read_to_string(&path).unwrap();
+    let other = one.replace("\"cluster\":\"", "\"cluster\":\"f");
+    let other = format!("{}{}", &other[..12], &other[13..]);
+    let many = other.repeat(1024 * 1024 / other.len() + 1) + &one;
+    fs::write(&path, &many).unwrap();
+    for args in [&up[..], &["down", "--yes"]] {
+        let refused = site.fails(1, args);
+        assert!(refused.contains("clusters.jsonl is damaged: it is larger than"), "{refused}");
+    }
+    assert_eq!(fs::read_to_string(&path).unwrap(), many, "nothing of it is forgotten");
+    fs::write(&path, one).unwrap();
+    site.ok(&["down", "--yes"]);
+    site.nothing_is_left();
+}
+
+#[test]
+fn a_run_that_was_killed_does_not_stand_in_the_way_of_the_one_that_runs() {
+    let site = Site::new();
+    let home = site.write("unused", "").with_file_name("home");
+    let run = |args: &[&str]| {
+        let mut command = site.command();
+        command.env_remove("MYELIN_STATE_DIR").env("XDG_STATE_HOME", &home).args(args);
+        command
+    };
+    let status = |n: u32| {
+        let answer = run(&["status", "-o", "json"]).output().unwrap();
+        let status = serde_json::from_slice::<serde_json::Value>(&answer.stdout).ok()?;
+        (status["run"] == n).then_some(())
+    };
+    let mut ups = Vec::new();
+    for n in [1, 2] {
+        let text = workers(1, "").replace("run: 1", &format!("run: {n}"));
+        let file = site.write(&format!("{n}.yaml"), &text);
+        let mut command = run(&["up", file.to_str().unwrap()]);
+        let mut up = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        until("the only run answers", || status(n));
+        if n == 1 {
+            up.kill().unwrap();
+            up.wait().unwrap();
+        }
+        ups.push(up);
+    }
+    for (n, up) in ["1", "2"].into_iter().zip(&mut ups) {
+        assert!(run(&["down", "--yes", "--run", n]).status().unwrap().success());
+        wait(up, "up");
+    }
     site.nothing_is_left();
 }
