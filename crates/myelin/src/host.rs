@@ -201,8 +201,11 @@ impl Host {
             observations,
             witness: None,
         };
-        let (service, handle) =
-            Service::new(runtime::Options::new(cluster, run, clock, kinds()), parts);
+        let runtime_options = runtime::Options {
+            agent: options.agent,
+            ..runtime::Options::new(cluster, run, clock, kinds())
+        };
+        let (service, handle) = Service::new(runtime_options, parts);
 
         let socket = SocketPlace::find(state)?;
         let server =

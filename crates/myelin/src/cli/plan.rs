@@ -46,7 +46,7 @@ pub(super) async fn plan(globals: &Globals, args: PlanArgs) -> Outcome {
 fn against_nothing(file: &file::ClusterFile) -> Result<PlanView, Failure> {
     runtime::check_providers(file, &host::kinds())?;
     let driver = ClusterDriver::new(myelin_driver::Options { max_nodes: u64::MAX });
-    let view = view::plan(&driver, file, SystemTime::now());
+    let view = view::plan(&driver, None, file, SystemTime::now());
     view.map_err(|error| runtime::Error::from(error).into())
 }
 
@@ -93,7 +93,11 @@ fn field_line(field: &FieldView, style: Style) -> String {
     let group = if field.group.is_empty() { "run" } else { &field.group };
     let old = field.old.as_deref().unwrap_or("unset");
     let new = field.new.as_deref().unwrap_or("unset");
-    let note = if field.replaces { style.warn("  (replaces its nodes)") } else { String::new() };
+    let note = match (field.replaces, field.next_up) {
+        (true, _) => style.warn("  (replaces its nodes)"),
+        (_, true) => style.warn("  (not before the next `up`)"),
+        (false, false) => String::new(),
+    };
     format!("~ {group}: {} {old} → {new}{note}", field.field)
 }
 
@@ -181,5 +185,16 @@ pub(super) async fn apply(globals: &Globals, args: ApplyArgs) -> Outcome {
     } else {
         format!("generation {generation} stays\n")
     })?;
+    warn_of_next_up(&plan);
     Ok(0)
+}
+
+/// Names what this `up` goes on to do as before, which its user might take for done.
+fn warn_of_next_up(plan: &PlanView) {
+    let later = plan.fields.iter().filter(|field| field.next_up);
+    let keys: Vec<_> = later.map(|field| field.field.as_str()).collect();
+    if !keys.is_empty() {
+        let keys = keys.join(" and ");
+        note(format!("warning: {keys} cannot change while `up` runs; end it and start a new one"));
+    }
 }

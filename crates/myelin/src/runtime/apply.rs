@@ -17,7 +17,7 @@ impl Core {
             let (expected, found) = (self.options.run.0, file.run.0);
             return Err(Error::OtherRun { expected, found });
         }
-        view::plan(&self.driver, file, self.now()).map_err(Error::from)
+        view::plan(&self.driver, Some(&self.options.agent), file, self.now()).map_err(Error::from)
     }
 
     /// Makes a file the desired state.

@@ -19,6 +19,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use crate::file::AgentSettings;
+
 use super::{
     Handle, Outputs, Pulse,
     core::{self, Core},
@@ -46,10 +48,12 @@ pub struct Options {
     pub n_events: usize,
     /// The providers groups may name.
     pub providers: Vec<ProviderKind>,
+    /// How agents report, which was settled when the loop began.
+    pub agent: AgentSettings,
 }
 
 impl Options {
-    /// Returns options with a look at every node each 30 seconds and 10 000 events kept.
+    /// Returns options with a look at every node each 30 seconds, 10 000 events kept, and agents as they report by default.
     pub fn new(
         cluster: ClusterUid,
         run: RunId,
@@ -63,6 +67,7 @@ impl Options {
             tick_every: Duration::from_secs(30),
             n_events: 10_000,
             providers,
+            agent: AgentSettings::default(),
         }
     }
 }

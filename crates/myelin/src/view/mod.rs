@@ -306,6 +306,9 @@ pub struct FieldView {
     pub new: Option<String>,
     /// Whether the change replaces the nodes of the group.
     pub replaces: bool,
+    /// Whether it takes effect only with the next `up`: this one goes on with the old value.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub next_up: bool,
 }
 
 /// A node of a plan that does not change, and is not ready either.
@@ -337,9 +340,9 @@ pub struct PlanView {
 }
 
 impl PlanView {
-    /// Returns whether the file would change anything.
+    /// Returns whether the file would change anything now.
     pub fn has_changes(&self) -> bool {
-        !self.changes.is_empty() || !self.fields.is_empty()
+        !self.changes.is_empty() || self.fields.iter().any(|field| !field.next_up)
     }
 
     /// Returns how many nodes an action is planned for.

@@ -6,11 +6,11 @@ use myelin_decider::{Explanation, Planner};
 use myelin_driver::{ClusterDriver, Desired, DesiredError, Event, NodeChange, Options};
 use myelin_shape::{LogicalNodeId, NodeAttemptId, RunNodeGroupSpec};
 
-use crate::file::{self, ClusterFile};
+use crate::file::{self, AgentSettings, ClusterFile};
 
 use super::{ChangeView, FieldView, PlanView, PlannedAction, WaitingView, order, text};
 
-/// Returns what a file would do to a driver's cluster.
+/// Returns what a file would do to a driver's cluster, whose agents report as `agent` says if it runs.
 ///
 /// What is held is found out by letting a copy of the driver accept the file and plan: nothing it decides leaves it.
 ///
@@ -19,6 +19,7 @@ use super::{ChangeView, FieldView, PlanView, PlannedAction, WaitingView, order, 
 /// A file of another run, or one that is not valid.
 pub(crate) fn plan(
     driver: &ClusterDriver,
+    agent: Option<&AgentSettings>,
     file: &ClusterFile,
     now: SystemTime,
 ) -> Result<PlanView, DesiredError> {
@@ -40,7 +41,7 @@ pub(crate) fn plan(
     Ok(PlanView {
         run: file.run.0,
         generation,
-        fields: fields(driver, file),
+        fields: fields(driver, agent, file),
         changes,
         waiting,
         unchanged: preview.unchanged,
@@ -107,7 +108,11 @@ fn place(change: &ChangeView) -> (String, PlannedAction, u64) {
     (group.to_owned(), change.action, index)
 }
 
-fn fields(driver: &ClusterDriver, file: &ClusterFile) -> Vec<FieldView> {
+fn fields(
+    driver: &ClusterDriver,
+    agent: Option<&AgentSettings>,
+    file: &ClusterFile,
+) -> Vec<FieldView> {
     let Some(current) = driver.desired() else {
         return Vec::new();
     };
@@ -116,6 +121,7 @@ fn fields(driver: &ClusterDriver, file: &ClusterFile) -> Vec<FieldView> {
     let both = both.filter_map(|new| Some((*known.get(&new.group_id)?, new)));
     let mut fields: Vec<_> = both.flat_map(|(old, new)| group_fields(old, new)).collect();
     fields.extend(run_fields(driver, file));
+    fields.extend(agent.into_iter().flat_map(|agent| agent_fields(agent, &file.agent)));
     fields
 }
 
@@ -126,6 +132,7 @@ fn group_fields(old: &RunNodeGroupSpec, new: &RunNodeGroupSpec) -> Vec<FieldView
         old: change.old,
         new: change.new,
         replaces: change.replaces,
+        next_up: false,
     };
     file::changes(old, new).into_iter().map(view).collect()
 }
@@ -157,9 +164,28 @@ fn run_fields(driver: &ClusterDriver, file: &ClusterFile) -> Vec<FieldView> {
                     old: before.map(ToString::to_string),
                     new: Some(value.to_string()),
                     replaces: false,
+                    next_up: false,
                 });
             }
         }
     }
     fields
+}
+
+/// What differs in how agents report. The listener and the agents were told at their start.
+fn agent_fields(old: &AgentSettings, new: &AgentSettings) -> impl Iterator<Item = FieldView> {
+    let shown = |duration| Some(format!("\"{}\"", humantime::format_duration(duration)));
+    let pairs = [
+        ("agent.heartbeat", old.heartbeat, new.heartbeat),
+        ("agent.silent_after", old.silent_after, new.silent_after),
+    ];
+    let differs = pairs.into_iter().filter(|(_, old, new)| old != new);
+    differs.map(move |(field, old, new)| FieldView {
+        group: String::new(),
+        field: field.to_owned(),
+        old: shown(old),
+        new: shown(new),
+        replaces: false,
+        next_up: true,
+    })
 }

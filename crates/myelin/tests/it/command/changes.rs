@@ -1,6 +1,6 @@
 //! Changes of what is desired, on real processes.
 
-use super::site::{Site, stdout, until, workers};
+use super::site::{Site, stderr, stdout, until, workers};
 
 fn apply(site: &Site, file: &str) -> String {
     let path = site.write("next.yaml", file);
@@ -126,6 +126,30 @@ fn a_pause_stops_everything_until_resume() {
     site.ok(&["resume"]);
     site.until_converged();
     assert_eq!(site.leases().len(), 3);
+    site.ok(&["down", "--yes"]);
+    assert_eq!(up.end().0, Some(0));
+    site.nothing_is_left();
+}
+
+#[test]
+fn what_an_apply_cannot_change_is_named() {
+    let site = Site::new();
+    let up = site.up(&workers(1, ""));
+    site.until_converged();
+    let later = workers(1, "").replace("heartbeat: 200ms", "heartbeat: 300ms");
+    let path = site.write("later.yaml", &later);
+    let path = path.to_str().unwrap();
+    let line = "~ run: agent.heartbeat \"200ms\" → \"300ms\"  (not before the next `up`)";
+    let planned = site.run(&["plan", "--detailed-exitcode", path]);
+    assert_eq!(planned.status.code(), Some(0), "it changes nothing");
+    assert!(stdout(&planned).contains(line), "{}", stdout(&planned));
+    assert!(stdout(&planned).ends_with("no changes: 1 node stays as it is\n"));
+    let applied = site.run(&["apply", path]);
+    assert!(stdout(&applied).contains(line), "{}", stdout(&applied));
+    assert!(stdout(&applied).ends_with("generation 1 stays\n"), "{}", stdout(&applied));
+    let warning =
+        "warning: agent.heartbeat cannot change while `up` runs; end it and start a new one\n";
+    assert_eq!(stderr(&applied), warning);
     site.ok(&["down", "--yes"]);
     assert_eq!(up.end().0, Some(0));
     site.nothing_is_left();
