@@ -52,8 +52,8 @@ pub(super) async fn down(globals: &Globals, args: DownArgs) -> Outcome {
         None => Some(state.lock()?),
     };
     let providers = host::providers_for_cleanup(&state)?;
-    let leases = found(&providers, &state).await?;
-    if leases.is_empty() && looped.is_none() {
+    let leases = found(&providers, &state, deadline).await?;
+    if leases.is_empty() && lock.is_some() {
         forget(&state)?;
         output::print("nothing is left to remove\n")?;
         return Ok(0);
@@ -63,10 +63,13 @@ pub(super) async fn down(globals: &Globals, args: DownArgs) -> Outcome {
         ask::confirm(&format!("Remove {}?", machines(leases.len())))?;
     }
     let n_before = leases.len();
-    let lock = match (looped, lock) {
-        (Some(looped), _) => end_loop(looped, &state, deadline).await?,
-        (None, Some(lock)) => lock,
-        (None, None) => state.lock()?,
+    let lock = match lock {
+        Some(lock) => lock,
+        // A loop waits for no request as long as a person thinks, so it is dialled again. It may have ended, too.
+        None => match Loop::find(&state).await? {
+            Some(looped) => end_loop(looped, &state, deadline).await?,
+            None => state.lock()?,
+        },
     };
     sweep(&providers, &state, deadline).await?;
     drop(lock);
@@ -145,23 +148,23 @@ async fn end_loop(mut looped: Loop, state: &StateDir, deadline: Instant) -> Resu
 }
 
 /// Removes every lease of every cluster ever begun here, and forgets the clusters.
-async fn sweep(
+pub(super) async fn sweep(
     providers: &[Arc<dyn Provider>],
     state: &StateDir,
     deadline: Instant,
 ) -> Result<(), Failure> {
+    let mut failed = None;
     loop {
-        let left = found(providers, state).await?;
-        if left.is_empty() {
+        let left = found(providers, state, deadline).await?;
+        let Some(last) = left.last().map(|lease| lease.key.node.to_string()) else {
             return forget(state);
-        }
-        let failed = remove(providers, left, deadline).await;
-        if let Some((node, why)) = failed
-            && Instant::now() >= deadline
-        {
+        };
+        if Instant::now() >= deadline {
+            let (node, why) = failed.unwrap_or((last, "it is still listed".to_owned()));
             return Err(Failure::new(format!("cannot remove the machine of {node}: {why}"))
                 .hint("`myelin down` again goes on with what is left"));
         }
+        failed = remove(providers, left, deadline).await;
         sleep(LOOK_EVERY).await;
     }
 }

@@ -125,7 +125,8 @@ fn change_line(change: &ChangeView, style: Style) -> String {
 
 fn summary(view: &PlanView) -> String {
     if !view.has_changes() {
-        return format!("no changes: {} nodes stay as they are\n", view.unchanged);
+        let stay = if view.unchanged == 1 { "stays as it is" } else { "stay as they are" };
+        return format!("no changes: {} {stay}\n", nodes(view.unchanged));
     }
     format!(
         "plan: {} to create, {} to replace, {} to delete, {} unchanged; {} ready nodes are taken\n",
@@ -148,17 +149,20 @@ fn nodes(n: usize) -> String {
 pub(super) async fn apply(globals: &Globals, args: ApplyArgs) -> Outcome {
     let (source, file) = Source::read(&args.file)?;
     let state = connect::state_of(globals, file.run)?;
-    let Some(mut looped) = Loop::find(&state).await? else {
-        let at = state.path().display();
-        return Err(Failure::new(format!("no `myelin up` is running with the state in {at}"))
-            .hint(format!("start one with `myelin up {}`", args.file.display())));
+    let find = async || {
+        let not_running = || {
+            let at = state.path().display();
+            Failure::new(format!("no `myelin up` is running with the state in {at}"))
+                .hint(format!("start one with `myelin up {}`", args.file.display()))
+        };
+        Loop::find(&state).await?.ok_or_else(not_running)
     };
     let request = |if_generation, may_take_ready| Request::Apply {
         source: source.clone(),
         if_generation,
         may_take_ready,
     };
-    let first = looped.ask(request(args.if_generation, args.yes)).await;
+    let first = find().await?.ask(request(args.if_generation, args.yes)).await;
     let mut shown = false;
     let reply = match first {
         Err(control::Error::Failure(failure)) if failure.kind == FailureKind::TakesReady => {
@@ -170,7 +174,8 @@ pub(super) async fn apply(globals: &Globals, args: ApplyArgs) -> Outcome {
             let taken = nodes(plan.ready_taken);
             ask::confirm(&format!("This takes {taken} ready now. Go on?"))?;
             // What was agreed to is what was shown: if somebody else changed the cluster meanwhile, it is refused.
-            looped.ask(request(Some(plan.generation), true)).await?
+            // A loop waits for no request as long as a person thinks, so it is dialled again.
+            find().await?.ask(request(Some(plan.generation), true)).await?
         }
         other => other?,
     };

@@ -3,6 +3,15 @@
 use std::time::Duration;
 
 use jiff::{Timestamp, tz::TimeZone};
+use tokio::time::Instant;
+
+/// Stands for "never" where an instant cannot be represented: thirty years.
+const FAR: Duration = Duration::from_hours(30 * 365 * 24);
+
+/// Returns the instant after a duration that a person chose, which may be any.
+pub(super) fn deadline(after: Duration) -> Instant {
+    Instant::now() + after.min(FAR)
+}
 
 /// Returns a duration in its two largest units: `3s`, `2m 05s`, `4h 10m`, `3d 2h`.
 pub(super) fn span(duration: Duration) -> String {

@@ -1,7 +1,8 @@
 //! `up`: the loop in this process.
 
-use std::{collections::BTreeSet, future, time::Duration};
+use std::{collections::BTreeSet, future, sync::Arc, time::Duration};
 
+use myelin_executor::Provider;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     time::{Instant, interval, sleep_until, timeout},
@@ -20,10 +21,10 @@ use super::{
     NOT_CONVERGED, Outcome,
     args::{Globals, UpArgs},
     connect,
-    down::{listing, machines},
+    down::{LIST_DEADLINE, listing, machines},
     failure::Failure,
     output::{self, Style, note},
-    progress, read, table,
+    progress, read, table, time,
 };
 
 /// How long `--until-converged` waits by default: twice what a machine has to become ready.
@@ -31,9 +32,6 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_mins(30);
 
 /// How long a removal may take before we leave without it.
 const REMOVAL_DEADLINE: Duration = Duration::from_mins(5);
-
-/// How long a list of what is left may take.
-const LIST_DEADLINE: Duration = Duration::from_secs(5);
 
 /// How often it is looked whether only a person can help.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -107,7 +105,9 @@ pub(super) async fn up(globals: &Globals, args: UpArgs) -> Outcome {
     let lock = state.lock()?;
     // From here on a signal cannot end us without cleanup.
     let mut signals = Signals::new()?;
-    warn_of_leftovers(&state).await?;
+    if state.is_begun() {
+        warn_of_leftovers(&state, &host::providers_for_cleanup(&state)?).await?;
+    }
     let options = host::Options { listen: args.listen, agent: file.agent.clone() };
     let host = Host::start(&state, file.run, options).await?;
     let down_command = down_command(globals, &state, &file);
@@ -118,20 +118,22 @@ pub(super) async fn up(globals: &Globals, args: UpArgs) -> Outcome {
 }
 
 /// Machines of an earlier `up` are strangers to this one: it says so, and leaves them alone.
-async fn warn_of_leftovers(state: &StateDir) -> Result<(), Failure> {
+pub(super) async fn warn_of_leftovers(
+    state: &StateDir,
+    providers: &[Arc<dyn Provider>],
+) -> Result<(), Failure> {
     let clusters: Vec<_> = state.clusters()?.into_iter().map(|it| it.cluster).collect();
-    if clusters.is_empty() {
-        return Ok(());
+    match timeout(LIST_DEADLINE, host::list_leases(providers, &clusters)).await {
+        Ok(Ok(left)) if left.is_empty() => state.forget_clusters(&clusters)?,
+        Ok(Ok(left)) => note(format!(
+            "note: {} of an earlier `up` are still there and are not taken over; `myelin down` removes them, and those of this one",
+            machines(left.len())
+        )),
+        // Forgotten now, they would never be found again.
+        Ok(Err(_)) | Err(_) => note(
+            "note: it is not known whether machines of an earlier `up` are still there; `myelin down` looks again",
+        ),
     }
-    let providers = host::providers_for_cleanup(state)?;
-    let left = host::list_leases(&providers, &clusters).await.unwrap_or_default();
-    if left.is_empty() {
-        return Ok(state.forget_clusters(&clusters)?);
-    }
-    note(format!(
-        "note: {} of an earlier `up` are still there and are not taken over; `myelin down` removes them, and those of this one",
-        machines(left.len())
-    ));
     Ok(())
 }
 
@@ -211,7 +213,7 @@ async fn drive(
 }
 
 async fn wait(handle: &Handle, args: &UpArgs, signals: &mut Signals) -> Ending {
-    let deadline = Instant::now() + args.timeout.unwrap_or(DEFAULT_TIMEOUT);
+    let deadline = time::deadline(args.timeout.unwrap_or(DEFAULT_TIMEOUT));
     let mut pulse = handle.pulse();
     let mut looks = interval(LOOK_EVERY);
     loop {

@@ -3,7 +3,7 @@
 use std::{
     fs::{File, OpenOptions},
     io::Read as _,
-    os::unix::{fs::OpenOptionsExt as _, process::CommandExt as _},
+    os::unix::{fs::OpenOptionsExt as _, net::UnixStream, process::CommandExt as _},
     process::{Child, Command},
 };
 
@@ -51,6 +51,10 @@ impl Terminal {
             self.shown.push_str(&String::from_utf8_lossy(&bytes[..n]));
         }
         &self.shown
+    }
+
+    fn type_line(&mut self, line: &str) {
+        std::io::Write::write_all(&mut self.master, format!("{line}\n").as_bytes()).unwrap();
     }
 
     fn until_shown(&mut self, text: &str) {
@@ -109,15 +113,40 @@ fn a_question_is_asked_on_a_terminal() {
     site.until_converged();
     let mut terminal = Terminal::run(&site, &["down"]);
     terminal.until_shown("Remove 2 machines? [y/N] ");
-    std::io::Write::write_all(&mut terminal.master, b"no\n").unwrap();
+    terminal.type_line("no");
     terminal.until_shown("error: not agreed, nothing was changed");
     assert_eq!(wait(&mut terminal.child, "down").code(), Some(1));
     assert_eq!(site.nodes().len(), 2);
     let mut terminal = Terminal::run(&site, &["down"]);
     terminal.until_shown("Remove 2 machines? [y/N] ");
-    std::io::Write::write_all(&mut terminal.master, b"y\n").unwrap();
+    terminal.type_line("y");
     terminal.until_shown("removed 2 machines; nothing is left");
     assert_eq!(wait(&mut terminal.child, "down").code(), Some(0));
+    assert_eq!(up.end().0, Some(0));
+    site.nothing_is_left();
+}
+
+#[test]
+fn a_person_may_think_for_longer_than_the_loop_waits_for_a_request() {
+    let site = Site::new();
+    let up = site.up(&workers(1, ""));
+    site.until_converged();
+    let renamed = site.write("renamed.yaml", &workers(1, "").replace("worker", "reworker"));
+    let mut apply = Terminal::run(&site, &["apply", renamed.to_str().unwrap()]);
+    apply.until_shown("This takes 1 node ready now. Go on? [y/N] ");
+    let mut down = Terminal::run(&site, &["down"]);
+    down.until_shown("Remove 1 machine? [y/N] ");
+    // Whoever dialled before this one has been sent away by the time that it is.
+    let mut idle = UnixStream::connect(site.state().join("control.sock")).unwrap();
+    let mut told = String::new();
+    idle.read_to_string(&mut told).unwrap();
+    assert!(told.contains("no request came in time"), "{told}");
+    apply.type_line("y");
+    apply.until_shown("applied as generation 2");
+    assert_eq!(wait(&mut apply.child, "apply").code(), Some(0));
+    down.type_line("y");
+    down.until_shown("nothing is left");
+    assert_eq!(wait(&mut down.child, "down").code(), Some(0));
     assert_eq!(up.end().0, Some(0));
     site.nothing_is_left();
 }
