@@ -25,6 +25,9 @@ mod terminal;
 mod time;
 mod up;
 
+#[cfg(test)]
+mod tests;
+
 use std::{ffi::OsString, io::Write as _, process::ExitCode};
 
 use clap::Parser as _;

@@ -2,14 +2,17 @@
 
 use std::{fmt::Write as _, time::Duration};
 
+use serde::Serialize;
+
 use crate::{
     control::{self, FailureKind, Reply, Request},
+    printable::printable,
     view::{BrakeView, EventView, ExplainView, GroupView, OutputView, StatusView},
 };
 
 use super::{
     Outcome,
-    args::{EventsArgs, Globals, LogsArgs, NodeReadArgs, OutputArgs},
+    args::{EventsArgs, Format, Globals, LogsArgs, NodeReadArgs, OutputArgs},
     connect::{Loop, ask, unexpected},
     output::{self, Style},
     table, time,
@@ -28,7 +31,7 @@ pub(super) async fn status(globals: &Globals, args: OutputArgs) -> Outcome {
     Ok(0)
 }
 
-fn status_text(view: &StatusView, style: Style) -> String {
+pub(super) fn status_text(view: &StatusView, style: Style) -> String {
     let word = match (view.leaving, view.paused, view.converged) {
         (true, ..) => style.warn("being taken down"),
         (_, true, _) => style.warn("paused"),
@@ -42,14 +45,20 @@ fn status_text(view: &StatusView, style: Style) -> String {
         time::ago(view.since),
         view.pid
     );
-    if view.brake.on {
+    // A single group says it below.
+    let is_told = view.groups.iter().any(|group| group.brake == view.brake);
+    if view.brake.on && !is_told {
         let _ =
             writeln!(text, "{}", style.bad(&format!("brake of the run: {}", brake(&view.brake))));
     }
     for provider in &view.providers {
         for (message, until) in &provider.no_capacity {
             let (name, left) = (&provider.provider, time::left(*until));
-            let _ = writeln!(text, "{name} has no capacity: {message} (asked again in {left})");
+            let _ = writeln!(
+                text,
+                "{name} has no capacity: {} (asked again in {left})",
+                printable(message)
+            );
         }
     }
     text.push('\n');
@@ -109,7 +118,7 @@ pub(super) fn explain_text(view: &ExplainView, style: Style) -> String {
         format!("{}: {}\n", style.bold(&node.node), style.state(&node.state, &node.state));
     let mut row = |name: &str, value: String| {
         if !value.is_empty() {
-            let _ = writeln!(text, "  {name:<12} {value}");
+            let _ = writeln!(text, "  {name:<12} {}", printable(&value));
         }
     };
     row("why", node.why.text.clone());
@@ -137,7 +146,7 @@ pub(super) fn explain_text(view: &ExplainView, style: Style) -> String {
     row("ready by", view.ready_by.map(time::until).unwrap_or_default());
     if let Some(agent) = &view.agent {
         row("agent", format!("{}, joined {}", agent.agent, time::since(agent.joined_at)));
-        let silent = agent.silent_since.map(|_| ", silent since").unwrap_or_default();
+        let silent = agent.silent_since.map(|_| ", silent from then on").unwrap_or_default();
         let contact = agent.last_contact.map(|time| time::since(time) + silent);
         row("last heard", contact.unwrap_or_default());
     }
@@ -151,11 +160,11 @@ pub(super) fn explain_text(view: &ExplainView, style: Style) -> String {
             0 => String::new(),
             n => format!(" (quarantine after {n})"),
         };
-        let failures = format!("{} in a row", retry.failures);
-        row(
-            "failures",
-            format!("{failures}, {} attempts ended{quarantine}", retry.failed_attempts),
-        );
+        let ended = match retry.failed_attempts {
+            1 => "1 attempt ended".to_owned(),
+            n => format!("{n} attempts ended"),
+        };
+        row("failures", format!("{} in a row, {ended}{quarantine}", retry.failures));
     }
     row("last error", retry.last_error.clone().unwrap_or_default());
     row("unsettled", retry.unsettled.clone().unwrap_or_default());
@@ -185,11 +194,11 @@ fn section(text: &mut String, style: Style, name: &str, lines: impl Iterator<Ite
     }
 }
 
-fn event_line(event: &EventView, style: Style) -> String {
+pub(super) fn event_line(event: &EventView, style: Style) -> String {
     let attempt = event.attempt.map(|attempt| style.dim(&format!("#{attempt} ")));
     let node = event.node.as_deref().unwrap_or("-");
     let at = style.dim(&time::clock(event.at));
-    format!("{at} {node} {}{}", attempt.unwrap_or_default(), event.text)
+    format!("{at} {node} {}{}", attempt.unwrap_or_default(), printable(&event.text))
 }
 
 fn output_line(line: &OutputView, style: Style) -> String {
@@ -201,47 +210,73 @@ fn output_line(line: &OutputView, style: Style) -> String {
     }
 }
 
-/// Takes away what could move the cursor: the line is a stranger's.
-fn printable(text: &str) -> String {
-    let shown = |c: char| match c {
-        '\t' => ' ',
-        c if c.is_control() => '\u{fffd}',
-        c => c,
-    };
-    text.chars().map(shown).collect()
-}
-
 pub(super) async fn events(globals: &Globals, args: EventsArgs) -> Outcome {
     let mut looped = Loop::connect(globals).await?;
     let style = Style::stdout();
     let format = args.output.output;
-    let latest =
-        Request::Events { node: args.node.clone(), after: None, limit: args.lines, wait_ms: 0 };
-    let events = ask!(looped, latest, Reply::Events(events) => events);
+    // Whom to begin with none is told where to go on by the last one.
+    let limit = if args.follow { args.lines.max(1) } else { args.lines };
+    let latest = Request::Events { node: args.node.clone(), after: None, limit, wait_ms: 0 };
+    let mut events = ask!(looped, latest, Reply::Events(events) => events);
     if !args.follow {
         output::result(format, &events, || {
             events.iter().map(|event| event_line(event, style) + "\n").collect()
         })?;
         return Ok(0);
     }
-    let mut last = 0;
-    let mut fresh = events;
-    loop {
-        for event in &fresh {
-            output::item(format, event, || event_line(event, style))?;
-            last = event.sequence;
-        }
-        let more = Request::Events {
+    let after = events.last().map_or(0, |event| event.sequence);
+    events.drain(..events.len().saturating_sub(args.lines));
+    let story = Story {
+        more: |after| Request::Events {
             node: args.node.clone(),
-            after: Some(last),
+            after: Some(after),
             limit: MAX_FOLLOWED,
             wait_ms: millis(FOLLOW_FOR),
-        };
-        fresh = match looped.ask(more).await {
-            Ok(Reply::Events(events)) => events,
-            Ok(other) => return Err(unexpected(&other)),
-            Err(error) => return followed_to_its_end(error),
-        };
+        },
+        take: |reply| if let Reply::Events(events) = reply { Ok(events) } else { Err(reply) },
+        sequence: |event: &EventView| event.sequence,
+        line: |event: &EventView| event_line(event, style),
+    };
+    story.follow(looped, format, events, after).await
+}
+
+/// Something that goes on: how more of it is asked for, and how it is shown.
+struct Story<More, Take, Sequence, Line> {
+    more: More,
+    take: Take,
+    sequence: Sequence,
+    line: Line,
+}
+
+impl<More, Take, Sequence, Line> Story<More, Take, Sequence, Line> {
+    /// Shows what is there, and then what follows on number `after`, until the story or its reader is at the end.
+    async fn follow<T: Serialize>(
+        self,
+        mut looped: Loop,
+        format: Format,
+        mut fresh: Vec<T>,
+        mut after: u64,
+    ) -> Outcome
+    where
+        More: Fn(u64) -> Request,
+        Take: Fn(Reply) -> Result<Vec<T>, Reply>,
+        Sequence: Fn(&T) -> u64,
+        Line: Fn(&T) -> String,
+    {
+        loop {
+            for item in &fresh {
+                output::item(format, item, || (self.line)(item))?;
+                after = (self.sequence)(item);
+            }
+            let answer = tokio::select! {
+                answer = looped.ask((self.more)(after)) => answer,
+                () = output::reader_gone() => return Ok(0),
+            };
+            fresh = match answer {
+                Ok(reply) => (self.take)(reply).map_err(|reply| unexpected(&reply))?,
+                Err(error) => return followed_to_its_end(error),
+            };
+        }
     }
 }
 
@@ -267,25 +302,19 @@ pub(super) async fn logs(globals: &Globals, args: LogsArgs) -> Outcome {
     let mut looped = Loop::connect(globals).await?;
     let style = Style::stdout();
     let format = args.output.output;
-    let after = |after, wait_ms| Request::Logs { node: args.node.clone(), after, wait_ms };
-    let lines = ask!(looped, after(0, 0), Reply::Logs(lines) => lines);
+    let more = |after, wait_ms| Request::Logs { node: args.node.clone(), after, wait_ms };
+    let lines = ask!(looped, more(0, 0), Reply::Logs(lines) => lines);
     if !args.follow {
         output::result(format, &lines, || {
             lines.iter().map(|line| output_line(line, style) + "\n").collect()
         })?;
         return Ok(0);
     }
-    let mut last = 0;
-    let mut fresh = lines;
-    loop {
-        for line in &fresh {
-            output::item(format, line, || output_line(line, style))?;
-            last = line.sequence;
-        }
-        fresh = match looped.ask(after(last, millis(FOLLOW_FOR))).await {
-            Ok(Reply::Logs(lines)) => lines,
-            Ok(other) => return Err(unexpected(&other)),
-            Err(error) => return followed_to_its_end(error),
-        };
-    }
+    let story = Story {
+        more: |after| more(after, millis(FOLLOW_FOR)),
+        take: |reply| if let Reply::Logs(lines) = reply { Ok(lines) } else { Err(reply) },
+        sequence: |line: &OutputView| line.sequence,
+        line: |line: &OutputView| output_line(line, style),
+    };
+    story.follow(looped, format, lines, 0).await
 }

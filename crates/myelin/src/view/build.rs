@@ -6,7 +6,7 @@ use myelin_decider::{BrakeStatus, Explanation, Planner};
 use myelin_driver::{ClusterDriver, DriverEvent, EventKind};
 use myelin_executor::Snapshot;
 use myelin_shape::{LogicalNodeId, NodeGroupId};
-use myelin_state::{Connection, ManagedNode};
+use myelin_state::{Connection, ManagedNode, NodeIntent, NodeStage};
 
 use super::{
     AgentView, BrakeView, EventView, ExplainView, GroupView, NodeView, OutputView, PendingView,
@@ -254,13 +254,15 @@ pub(crate) fn explain(
     };
     let record = node.map(|node| &node.record);
     let bootstrap = record.and_then(|record| record.bootstrap.as_deref());
-    let underway = record.filter(|record| !record.stage.is_handed_off());
+    // Of an attempt that has failed or ends, no deadline but those of its cleanup is watched.
+    let active = node.filter(|node| node.intent == NodeIntent::Active).map(|node| &node.record);
+    let until = |stage| active.filter(move |record| record.stage < stage);
     Some(ExplainView {
         next: text::next(&explanation, node),
         connection: record.and_then(|record| record.connection.as_ref()).map(connection),
         bootstrap: bootstrap.map(|facts| format!("{:?}", facts.stage)),
-        join_by: underway.and_then(|record| record.bootstrap_by).map(stamp),
-        ready_by: underway.and_then(|record| record.ready_by).map(stamp),
+        join_by: until(NodeStage::SwactorJoined).and_then(|record| record.bootstrap_by).map(stamp),
+        ready_by: until(NodeStage::HandedOff).and_then(|record| record.ready_by).map(stamp),
         agent: node.and_then(|node| agent(node, around.last_contact)),
         pending: node.and_then(pending),
         retry: retry(driver, node),

@@ -1,8 +1,13 @@
 //! The first thing a new user does.
 
-use std::path::Path;
+use std::{
+    fs::{self, File},
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::Stdio,
+};
 
-use super::site::{QUICK, Site, stderr, stdout, until, workers};
+use super::site::{QUICK, Site, stderr, stdout, until, wait, workers};
 
 fn quickstart() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/quickstart.yaml");
@@ -127,7 +132,7 @@ fn followers_go_on_until_the_loop_ends() {
     site.until_converged();
     let follow = |args: &[&str]| {
         let mut command = site.command();
-        command.args(args).stdout(std::process::Stdio::piped());
+        command.args(args).stdout(Stdio::piped());
         command.spawn().unwrap()
     };
     let events = follow(&["events", "-f", "-o", "json", "worker-0"]);
@@ -175,11 +180,70 @@ fn a_state_directory_with_a_long_path_works_too() {
     let up = site.up(&workers(1, ""));
     site.until_converged();
     let run: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(site.state().join("run.json")).unwrap()).unwrap();
+        serde_json::from_slice(&fs::read(site.state().join("run.json")).unwrap()).unwrap();
     let socket = Path::new(run["socket"].as_str().unwrap()).to_owned();
     assert!(!socket.starts_with(site.state()) && socket.exists());
     up.signal(rustix::process::Signal::TERM);
     assert_eq!(up.end().0, Some(0));
     assert!(!socket.parent().unwrap().exists(), "its directory is removed");
+    site.nothing_is_left();
+}
+
+#[test]
+fn a_follower_whose_reader_has_gone_ends() {
+    let site = Site::new();
+    let up = site.up(&workers(1, ""));
+    site.until_converged();
+    until("it has printed", || (!site.ok(&["logs", "worker-0"]).is_empty()).then_some(()));
+    for args in [["events", "-f"], ["logs", "-f"]] {
+        let mut command = site.command();
+        let mut follower =
+            command.args(args).arg("worker-0").stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        // Nothing happens from here on that it could stumble over.
+        BufReader::new(follower.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(!line.is_empty());
+        assert_eq!(wait(&mut follower, "a follower nobody reads").code(), Some(0));
+    }
+    up.signal(rustix::process::Signal::TERM);
+    assert_eq!(up.end().0, Some(0));
+    site.nothing_is_left();
+}
+
+#[test]
+fn a_follower_may_begin_with_nothing_of_what_has_been() {
+    let site = Site::new();
+    let up = site.up(&workers(1, ""));
+    site.until_converged();
+    let before: Vec<myelin::view::EventView> = site.json(&["events", "-n", "1"]);
+    let shown = site.write("shown", "");
+    let mut command = site.command();
+    command.args(["events", "-f", "-n", "0", "-o", "json"]);
+    let mut follower = command.stdout(File::create(&shown).unwrap()).spawn().unwrap();
+    let first = until("something is followed", || {
+        site.ok(&["pause"]);
+        site.ok(&["resume"]);
+        let text = fs::read_to_string(&shown).unwrap();
+        let line = text.lines().next()?;
+        Some(serde_json::from_str::<myelin::view::EventView>(line).unwrap())
+    });
+    assert!(first.sequence > before[0].sequence, "{first:?}");
+    up.signal(rustix::process::Signal::TERM);
+    assert_eq!(up.end().0, Some(0));
+    assert_eq!(wait(&mut follower, "the follower").code(), Some(0));
+    site.nothing_is_left();
+}
+
+#[test]
+fn times_longer_than_time_itself_are_never_reached() {
+    let site = Site::new();
+    let long = "silent_after: 400000000000y}\nretry: {lost_after: 400000000000y";
+    let file = workers(1, "").replace("silent_after: 1s}\nretry: {lost_after: 4s", long);
+    assert!(file.contains(long));
+    let file = site.write("long.yaml", &file);
+    let never = "584000000000y";
+    site.ok(&["up", file.to_str().unwrap(), "--until-converged", "--timeout", never]);
+    assert_eq!(site.leases().len(), 1);
+    site.ok(&["down", "--yes", "--timeout", never]);
     site.nothing_is_left();
 }

@@ -1,0 +1,198 @@
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use insta::assert_snapshot;
+use jiff::Timestamp;
+use myelin_executor::{
+    Provider,
+    fake::{CallKind, FakeWorld, Step},
+};
+use myelin_shape::{ClusterUid, RunId};
+use myelin_state::ErrorClass;
+use tokio::time::Instant;
+
+use crate::{
+    state_dir::{ClusterRecord, StateDir},
+    view::{
+        AgentView, BrakeView, EventView, ExplainView, GroupView, NodeView, RetryView, StatusView,
+        Why,
+    },
+};
+
+use super::{down::sweep, output::Style, read, table, up::warn_of_leftovers};
+
+const PLAIN: Style = Style { on: false };
+
+/// The end of time is never any time ago, whenever a test runs.
+const THEN: Timestamp = Timestamp::MAX;
+
+fn node(state: &str, stage: &str, why: &str) -> NodeView {
+    NodeView {
+        node: "worker-0".to_owned(),
+        group: "worker".to_owned(),
+        attempt: Some(7),
+        state: state.to_owned(),
+        stage: stage.to_owned(),
+        ready: false,
+        ready_since: None,
+        provider: "process".to_owned(),
+        lease: None,
+        delete_cause: None,
+        why: Why {
+            code: state.to_owned(),
+            text: why.to_owned(),
+            until: None,
+            until_event: Some("an operator says so".to_owned()),
+        },
+    }
+}
+
+fn explained(node: NodeView) -> ExplainView {
+    ExplainView {
+        node,
+        next: "nothing".to_owned(),
+        connection: None,
+        bootstrap: None,
+        join_by: None,
+        ready_by: None,
+        agent: None,
+        pending: None,
+        retry: RetryView {
+            failures: 0,
+            failed_attempts: 0,
+            quarantined_after: 10,
+            last_error: None,
+            unsettled: None,
+        },
+        output: Vec::new(),
+        events: Vec::new(),
+    }
+}
+
+#[test]
+fn one_attempt_is_one_and_silence_says_since_when() {
+    let mut silent = explained(node("silent", "Dormant", "the agent is silent"));
+    silent.agent = Some(AgentView {
+        agent: "aa".to_owned(),
+        joined_at: THEN,
+        last_contact: Some(THEN),
+        silent_since: Some(THEN),
+    });
+    (silent.retry.failures, silent.retry.failed_attempts) = (1, 1);
+    assert_snapshot!(read::explain_text(&silent, PLAIN), @"
+    worker-0: silent
+      why          the agent is silent
+      until        an operator says so
+      next         nothing
+      attempt      7, stage Dormant
+      agent        aa, joined 9999-12-30T22:00:00Z (0s ago)
+      last heard   9999-12-30T22:00:00Z (0s ago), silent from then on
+      failures     1 in a row, 1 attempt ended (quarantine after 10)
+    ");
+}
+
+#[test]
+fn a_strangers_words_move_no_cursor() {
+    let evil = "a\u{1b}[2Jb\u{7}\nc\u{202e}d";
+    let mut view = explained(node("failed", "Failed", evil));
+    view.retry.last_error = Some(evil.to_owned());
+    view.events.push(EventView {
+        sequence: 1,
+        at: THEN,
+        node: Some("worker-0".to_owned()),
+        attempt: None,
+        code: "attempt_failed".to_owned(),
+        text: evil.to_owned(),
+        stage: None,
+    });
+    let nodes = table::nodes(&[node("failed", "Failed", evil)], PLAIN);
+    let failure = super::Failure::new(evil).to_string();
+    for text in [read::explain_text(&view, PLAIN), nodes, failure] {
+        let moves = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+        assert!(text.contains("a\u{fffd}[2Jb") && !text.contains(moves), "{text:?}");
+    }
+}
+
+fn group(name: &str, brake: &BrakeView) -> GroupView {
+    GroupView {
+        group: name.to_owned(),
+        provider: "process".to_owned(),
+        desired: 10,
+        ready: 3,
+        leaving: 0,
+        moving: BTreeMap::from([("brake".to_owned(), 7)]),
+        brake: brake.clone(),
+    }
+}
+
+/// Returns what is said of a run with these groups, without its head.
+fn status(groups: Vec<GroupView>, brake: BrakeView) -> String {
+    let view = StatusView {
+        run: 1,
+        converged: false,
+        generation: 1,
+        observed_generation: 1,
+        paused: false,
+        leaving: false,
+        since: THEN,
+        pid: 1,
+        groups,
+        brake,
+        providers: Vec::new(),
+    };
+    read::status_text(&view, PLAIN)
+}
+
+#[test]
+fn a_brake_is_told_once() {
+    let on = |unhealthy, limit| BrakeView { on: true, unhealthy, limit: Some(limit), repairs: 1 };
+    let off = BrakeView { on: false, unhealthy: 0, limit: Some(4), repairs: 0 };
+    assert_snapshot!(status(vec![group("a", &on(7, 4))], on(7, 4)), @"
+    run 1: converging, generation 1, for 0s (pid 1)
+
+    GROUP  READY  PROVIDER  MOVING
+    a      3/10   process   7 brake, brake on: 7 nodes failing, more than 4: repairing one at a time, 1 under way
+    ");
+    assert_snapshot!(status(vec![group("a", &on(7, 4)), group("b", &off)], on(9, 8)), @"
+    run 1: converging, generation 1, for 0s (pid 1)
+    brake of the run: 9 nodes failing, more than 8: repairing one at a time, 1 under way
+
+    GROUP  READY  PROVIDER  MOVING
+    a      3/10   process   7 brake, brake on: 7 nodes failing, more than 4: repairing one at a time, 1 under way
+    b      3/10   process   7 brake
+    ");
+}
+
+/// Returns a state directory in which a cluster was begun, and a provider that knows nothing of it.
+fn begun() -> (tempfile::TempDir, StateDir, FakeWorld) {
+    let directory = tempfile::tempdir().unwrap();
+    let mut state = StateDir::at(directory.path().join("state"));
+    state.create().unwrap();
+    let (cluster, run, begun_at) = (ClusterUid([7; 16]), RunId(1), THEN);
+    state.record_cluster(&ClusterRecord { cluster, run, begun_at }).unwrap();
+    (directory, state, FakeWorld::new())
+}
+
+#[tokio::test(start_paused = true)]
+async fn clusters_are_forgotten_only_when_the_provider_says_that_nothing_is_left() {
+    let (_directory, state, fake) = begun();
+    let providers: [Arc<dyn Provider>; 1] = [fake.provider()];
+    fake.script(CallKind::List, Step::fail(ErrorClass::Transient, "try again"));
+    warn_of_leftovers(&state, &providers).await.unwrap();
+    assert_eq!(state.clusters().unwrap().len(), 1, "the provider did not answer");
+    fake.script(CallKind::List, Step::Hang);
+    warn_of_leftovers(&state, &providers).await.unwrap();
+    assert_eq!(state.clusters().unwrap().len(), 1, "it did not answer in time");
+    warn_of_leftovers(&state, &providers).await.unwrap();
+    assert_eq!(state.clusters().unwrap(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sweep_that_hears_nothing_ends_in_time() {
+    let (_directory, state, fake) = begun();
+    let providers: [Arc<dyn Provider>; 1] = [fake.provider()];
+    fake.always(CallKind::List, Step::Hang);
+    let deadline = Instant::now() + Duration::from_mins(1);
+    let failure = sweep(&providers, &state, deadline).await.unwrap_err();
+    assert!(failure.to_string().contains("the provider does not answer"), "{failure}");
+    assert_eq!(state.clusters().unwrap().len(), 1);
+}
