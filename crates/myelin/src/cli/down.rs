@@ -126,7 +126,8 @@ async fn found(
 
 /// Lets a loop take its cluster down, and waits until it has ended. Returns the run, which is ours then.
 async fn end_loop(mut looped: Loop, state: &StateDir, deadline: Instant) -> Result<Lock, Failure> {
-    match looped.ask(Request::Down {}).await {
+    let asked = timeout_at(deadline, looped.ask(Request::Down {})).await;
+    match asked.unwrap_or(Err(control::Error::Late)) {
         // It ended before it answered, which is what was wanted.
         Ok(Reply::Done { .. }) | Err(control::Error::Ended) => {}
         Ok(other) => return Err(connect::unexpected(&other)),

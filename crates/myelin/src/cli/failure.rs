@@ -110,8 +110,9 @@ impl From<control::Error> for Failure {
         let hint = match error {
             control::Error::Failure(failure) => return failure.into(),
             control::Error::NotRunning(_) => "start one with `myelin up`",
-            control::Error::Ended | control::Error::Late => {
-                "`myelin status` says whether it still runs"
+            control::Error::Ended => "`myelin status` says whether it still runs",
+            control::Error::Late => {
+                "the process of `myelin up` is there: is it stopped, or very busy? `kill -CONT` or `kill` it by its pid in run.json"
             }
             control::Error::Malformed(_) => "use the `myelin` that runs the loop",
         };

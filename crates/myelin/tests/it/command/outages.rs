@@ -101,3 +101,21 @@ fn a_listener_that_is_cut_off_ends_at_most_one_machine() {
     assert_eq!(up.end().0, Some(0));
     site.nothing_is_left();
 }
+
+#[test]
+fn a_down_waits_for_a_loop_that_stands_still_no_longer_than_it_was_told() {
+    let site = Site::new();
+    let up = site.up(&workers(1, ""));
+    site.until_converged();
+    up.signal(Signal::STOP);
+    let asked = Instant::now();
+    let late = site.fails(1, &["down", "--yes", "--timeout", "1s"]);
+    assert!(asked.elapsed() < Duration::from_secs(60), "its own deadline is 90 seconds");
+    assert!(
+        late.contains("error: the loop did not answer in time\nhint: the process of"),
+        "{late}"
+    );
+    up.signal(Signal::CONT);
+    assert_eq!(up.end().0, Some(0), "it was asked all the same");
+    site.nothing_is_left();
+}
