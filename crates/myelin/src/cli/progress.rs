@@ -2,11 +2,13 @@
 
 use std::{
     collections::BTreeMap,
+    fmt::Display,
     io::{self, IsTerminal as _},
     time::Duration,
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use myelin_state::{DeleteCause, NodeStage};
 use rustix::{
     process::getpgrp,
     termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr},
@@ -130,7 +132,9 @@ fn told(event: &EventView, live: bool, leaving: bool) -> Option<String> {
     let plain = |text: &str| Some(text.to_owned());
     match event.code.as_str() {
         "advanced" if !live => match event.stage.as_deref() {
-            Some("LeaseCreated" | "EndpointKnown") if event.text.starts_with("LeaseRequested") => {
+            Some("LeaseCreated" | "EndpointKnown")
+                if is(event.from.as_deref(), NodeStage::LeaseRequested) =>
+            {
                 plain("leased")
             }
             Some("BootstrapRunning") => plain("booting"),
@@ -142,15 +146,21 @@ fn told(event: &EventView, live: bool, leaving: bool) -> Option<String> {
             Some(format!("starting anew as attempt {attempt}"))
         }
         "reaped" if !live => plain("removed"),
-        "delete_began" if !live || !event.text.ends_with("no longer desired") => {
+        "delete_began" if !live || !is(event.cause.as_deref(), DeleteCause::Undesired) => {
             Some(event.text.clone())
         }
         "desired_accepted" | "resumed" if leaving => None,
-        "desired_accepted" if event.text == "desired generation 1 accepted" => None,
+        // What `up` was started for.
+        "desired_accepted" if event.sequence == 1 => None,
         "silent" | "attempt_failed" | "effect_failed" | "quarantined" | "refused" | "paused"
         | "resumed" | "operator_asked" | "desired_accepted" => Some(event.text.clone()),
         _ => None,
     }
+}
+
+/// Returns whether a view names this value.
+fn is(name: Option<&str>, value: impl Display) -> bool {
+    name.is_some_and(|name| *name == value.to_string())
 }
 
 /// Keeps the terminal from showing `^C`, which would push the live view a line down. Undone when dropped.

@@ -103,6 +103,8 @@ fn a_strangers_words_move_no_cursor() {
         code: "attempt_failed".to_owned(),
         text: evil.to_owned(),
         stage: None,
+        from: None,
+        cause: None,
     });
     let nodes = table::nodes(&[node("failed", "Failed", evil)], PLAIN);
     let failure = super::Failure::new(evil).to_string();

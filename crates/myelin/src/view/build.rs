@@ -214,6 +214,14 @@ fn provider(snapshot: &myelin_executor::ProviderSnapshot) -> ProviderView {
 
 /// Returns an event with its place in the history.
 pub(crate) fn event(sequence: u64, event: &DriverEvent) -> EventView {
+    let stages = if let EventKind::Advanced { from, to } = &event.kind {
+        Some((from.to_string(), to.to_string()))
+    } else {
+        None
+    };
+    let (from, stage) = stages.unzip();
+    let cause =
+        if let EventKind::DeleteBegan { cause } = &event.kind { Some(*cause) } else { None };
     EventView {
         sequence,
         at: stamp(event.at),
@@ -221,11 +229,9 @@ pub(crate) fn event(sequence: u64, event: &DriverEvent) -> EventView {
         attempt: event.attempt.map(|attempt| attempt.0),
         code: event.kind.code().to_owned(),
         text: event.kind.to_string(),
-        stage: if let EventKind::Advanced { to, .. } = &event.kind {
-            Some(to.to_string())
-        } else {
-            None
-        },
+        stage,
+        from,
+        cause: cause.map(|cause| cause.to_string()),
     }
 }
 

@@ -166,6 +166,12 @@ pub struct EventView {
     /// The stage that was reached, if that is what happened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
+    /// The stage before that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// Why cleanup began, if that is what happened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
 }
 
 /// A line of a bootstrap's output.
