@@ -110,7 +110,7 @@ fn a_down_waits_for_a_loop_that_stands_still_no_longer_than_it_was_told() {
     up.signal(Signal::STOP);
     let asked = Instant::now();
     let late = site.fails(1, &["down", "--yes", "--timeout", "1s"]);
-    assert!(asked.elapsed() < Duration::from_secs(60), "its own deadline is 90 seconds");
+    assert!(asked.elapsed() < Duration::from_mins(1), "its own deadline is 90 seconds");
     assert!(
         late.contains("error: the loop did not answer in time\nhint: the process of"),
         "{late}"
