@@ -97,6 +97,8 @@ impl Agent {
 
     async fn refused_for_good(&self) -> RefusedReason {
         let mut backoff = Backoff::new(self.options.pace);
+        let mut told = Told::default();
+        say(format_args!("dialling {}", self.options.address));
         loop {
             let lost = match self.connect().await {
                 Ok(connection) => {
@@ -111,17 +113,37 @@ impl Agent {
                 return reason.clone();
             }
             let pause = backoff.next(random());
-            say(format_args!("{lost}; dialling again in {pause:.1?}"));
+            let why = lost.to_string();
+            if told.is_news(&why) {
+                say(format_args!("{why}; dialling again in {pause:.1?}"));
+            }
             sleep(pause).await;
         }
     }
 
     async fn connect(&self) -> Result<Connection, Lost> {
-        say(format_args!("dialling {}", self.options.address));
         let connection = Connection::join(&self.options, &self.key).await?;
         let (key, swactor) = (&self.options.key, &connection.swactor);
         say(format_args!("joined as {} ({swactor})", key.node));
         Ok(connection)
+    }
+}
+
+/// What was said of lost connections. A control plane that is gone for good must not fill the disk of the node.
+#[derive(Debug, Default)]
+struct Told {
+    why: String,
+    n_times: u32,
+}
+
+impl Told {
+    /// Returns whether to say it: the first, second, fourth, eighth … time in a row.
+    fn is_news(&mut self, why: &str) -> bool {
+        if self.why != why {
+            *self = Self { why: why.to_owned(), n_times: 0 };
+        }
+        self.n_times = self.n_times.saturating_add(1);
+        self.n_times.is_power_of_two()
     }
 }
 
