@@ -15,12 +15,18 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::runtime::{self, Handle, Target};
+use crate::{
+    printable::shortened,
+    runtime::{self, Handle, Target},
+};
 
 use super::{Answer, CONTROL_VERSION, Failure, FailureKind, Reply, Request, RequestLine, Source};
 
 /// The longest a client may ask to wait for news, so that a connection nobody reads from ends.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// The longest name of a file, which every error of it repeats: the longest path there is.
+const MAX_ORIGIN: usize = 4096;
 
 /// The most events in one answer.
 const MAX_EVENTS: usize = 10_000;
@@ -287,11 +293,15 @@ async fn events(
 }
 
 fn parse(source: &Source) -> Result<crate::file::ClusterFile, Failure> {
+    if source.origin.len() > MAX_ORIGIN {
+        let message = format!("the name of the file has more than {MAX_ORIGIN} bytes");
+        return Err(failure(FailureKind::Malformed, message, None));
+    }
     source.parse().map_err(|errors| {
         if let Some(errors) = errors {
             return failure(FailureKind::Refused, errors.to_string().trim_end(), None);
         }
-        let message = format!("{:?} is no format of a cluster file", source.format);
+        let message = format!("{:?} is no format of a cluster file", shortened(&source.format));
         failure(FailureKind::Malformed, message, Some("yaml, json or toml"))
     })
 }

@@ -8,7 +8,10 @@ use myelin_executor::{EffectExecutor, Submission};
 use myelin_shape::{AttemptKey, LogicalNodeId, NodeAttemptId, NodeGroupId};
 use myelin_state::{NodeIntent, NodeStage, OperatorRequest};
 
-use crate::view::{self, EventView, ExplainView};
+use crate::{
+    printable::shortened,
+    view::{self, EventView, ExplainView},
+};
 
 use super::{
     Error, Options, Outputs, Pulse, Roster, Target, Witness,
@@ -224,13 +227,21 @@ impl Core {
 
     /// Returns the error about a name, with the name that was probably meant.
     fn unknown(&self, name: &str) -> Error {
+        let whole = name;
+        let name = shortened(whole);
+        if name != whole {
+            // No name of ours is near, and to find that out would take long.
+            return Error::Unknown { name, near: None };
+        }
         let nodes = self.driver.state().nodes.keys().map(LogicalNodeId::as_str);
         let shape = self.driver.desired().into_iter();
         let groups = shape.flat_map(|shape| &shape.groups).map(|group| group.group_id.as_str());
-        let distances = nodes.chain(groups).map(|known| (strsim::osa_distance(known, name), known));
+        let distances =
+            nodes.chain(groups).map(|known| (strsim::osa_distance(known, &name), known));
         // Nearer than a third of its letters, or it is another word.
         let near = distances.min().filter(|(distance, _)| distance * 3 <= name.len());
-        Error::Unknown { name: name.to_owned(), near: near.map(|(_, known)| known.to_owned()) }
+        let near = near.map(|(_, known)| known.to_owned());
+        Error::Unknown { name, near }
     }
 
     fn operator(&mut self, target: Target, request: OperatorRequest) -> Result<Vec<String>, Error> {

@@ -31,7 +31,7 @@ impl EventRing {
         if matches!(event.kind, EventKind::Ignored { .. }) {
             return;
         }
-        if self.events.len() == self.n_kept {
+        if self.events.len() >= self.n_kept {
             self.events.pop_front();
         }
         self.events.push_back(event);

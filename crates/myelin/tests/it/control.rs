@@ -3,7 +3,9 @@
 use std::{path::PathBuf, time::Duration};
 
 use myelin::{
-    control::{Answer, Client, Error, FailureKind, Options, Reply, Request, Server, Source},
+    control::{
+        Answer, Client, Error, FailureKind, Operator, Options, Reply, Request, Server, Source,
+    },
     runtime::Handle,
 };
 use tempfile::TempDir;
@@ -122,4 +124,31 @@ async fn the_loop_gone_is_told_as_such() {
         panic!("nobody is there to answer");
     };
     assert_eq!(ended.kind, FailureKind::Ended);
+}
+
+#[tokio::test]
+async fn what_is_repeated_to_a_peer_is_short_however_long_it_was() {
+    let world = World::new();
+    let socket = serve(&world.handle, Options::default());
+    let mut client = Client::connect(&socket.path).await.unwrap();
+    let long = "x".repeat(1024 * 1024);
+    let source = |origin: &str, format: &str| Source {
+        origin: origin.to_owned(),
+        format: format.to_owned(),
+        text: "run: [".to_owned(),
+    };
+    let nonsense = [
+        Request::Explain { node: long.clone() },
+        Request::Logs { node: long.clone(), after: 0, wait_ms: 0 },
+        Request::Events { node: Some(long.clone()), after: None, limit: 1, wait_ms: 0 },
+        Request::Operator { target: long.clone(), request: Operator::Retry },
+        Request::Plan { source: source("a file", &long) },
+        Request::Plan { source: source(&long, "yaml") },
+    ];
+    for request in nonsense {
+        let Err(Error::Failure(failure)) = client.ask(request).await else {
+            panic!("it is nonsense");
+        };
+        assert!(failure.message.len() < 300, "{} bytes", failure.message.len());
+    }
 }
