@@ -1,6 +1,9 @@
 //! One JSON object a line, within a limit.
 
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{
+    Serialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
 
 /// The longest line of the agent protocol: a join is below 600 bytes, and thousands of peers may each hold one line.
 pub const MAX_AGENT_LINE: usize = 16 * 1024;
@@ -135,12 +138,9 @@ pub fn decode<T: DeserializeOwned>(line: &[u8]) -> Result<T, LineError> {
         .map_err(|error| LineError::NotUtf8 { at: error.valid_up_to() })?;
     serde_json::from_str(text).map_err(|error| {
         let message = cut(error.to_string());
-        match error.classify() {
-            serde_json::error::Category::Data => LineError::NotAMessage { message },
-            serde_json::error::Category::Syntax
-            | serde_json::error::Category::Eof
-            | serde_json::error::Category::Io => LineError::NotJson { message },
-        }
+        // What the parser calls a syntax error may be JSON where a variant's name is expected, such as `{}`.
+        let is_json = error.is_data() || serde_json::from_str::<IgnoredAny>(text).is_ok();
+        if is_json { LineError::NotAMessage { message } } else { LineError::NotJson { message } }
     })
 }
 

@@ -124,7 +124,7 @@ pub enum RefusedReason {
     },
     /// Too many connections; worth another try.
     Busy {},
-    /// No join came in time.
+    /// No join came in time, or no heartbeat.
     Late {},
     /// What came is no message.
     Malformed {
@@ -156,7 +156,7 @@ impl fmt::Display for RefusedReason {
                 write!(f, "only version {supported} of the protocol is spoken here")
             }
             Self::Busy {} => f.write_str("too many connections"),
-            Self::Late {} => f.write_str("no join came in time"),
+            Self::Late {} => f.write_str("nothing came in time"),
             Self::Malformed { message } => f.write_str(message),
         }
     }

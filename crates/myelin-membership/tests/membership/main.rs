@@ -248,7 +248,7 @@ async fn nonsense_is_answered_closed_and_counted_while_others_go_on() {
         (&huge, "line is longer than 16384 bytes"),
         (b"{\"heartbeat\":{\"sequence\":1}}\n", "the first line must be a join"),
         (b"{\"join\":{\"version\":1,\"root\":true}}\n", "line is no message: unknown field `root`"),
-        (b"{}\n", "line is not JSON"),
+        (b"{}\n", "line is no message: "),
     ];
     for (bytes, words) in cases {
         let message = malformed(&world, bytes).await;
