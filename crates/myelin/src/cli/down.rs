@@ -85,6 +85,11 @@ pub(super) fn machines(n: usize) -> String {
     }
 }
 
+/// Returns the verb of so many.
+pub(super) fn is_or_are(n: usize) -> &'static str {
+    if n == 1 { "is" } else { "are" }
+}
+
 /// Returns a list of machines for people.
 pub(super) fn listing(leases: &[FoundLease]) -> String {
     let mut leases: Vec<_> = leases.iter().collect();

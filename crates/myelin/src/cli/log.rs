@@ -32,7 +32,16 @@ pub(super) fn init(globals: &Globals) {
         2 => "debug",
         _ => "trace",
     };
-    let filter = EnvFilter::try_from_env("MYELIN_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+    let wanted = std::env::var("MYELIN_LOG").ok().filter(|wanted| !wanted.is_empty());
+    let filter = wanted.map_or_else(
+        || EnvFilter::new(level),
+        |wanted| {
+            EnvFilter::try_new(&wanted).unwrap_or_else(|error| {
+                super::output::note(format_args!("warning: MYELIN_LOG is no filter: {error}"));
+                EnvFilter::new(level)
+            })
+        },
+    );
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(Stderr);
     let started = match globals.log_format {
         LogFormat::Json => builder.json().try_init(),

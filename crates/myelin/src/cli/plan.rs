@@ -129,12 +129,13 @@ fn summary(view: &PlanView) -> String {
         return format!("no changes: {} {stay}\n", nodes(view.unchanged));
     }
     format!(
-        "plan: {} to create, {} to replace, {} to delete, {} unchanged; {} ready nodes are taken\n",
+        "plan: {} to create, {} to replace, {} to delete, {} unchanged; {} ready {} taken\n",
         view.count(PlannedAction::Create),
         view.count(PlannedAction::Replace),
         view.count(PlannedAction::Delete),
         view.unchanged,
-        view.ready_taken
+        view.ready_taken,
+        if view.ready_taken == 1 { "node is" } else { "nodes are" }
     )
 }
 

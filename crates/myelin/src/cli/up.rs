@@ -21,7 +21,7 @@ use super::{
     NOT_CONVERGED, Outcome,
     args::{Globals, UpArgs},
     connect,
-    down::{LIST_DEADLINE, listing, machines},
+    down::{LIST_DEADLINE, is_or_are, listing, machines},
     failure::Failure,
     output::{self, Style, note},
     progress, read, table, time,
@@ -126,8 +126,9 @@ pub(super) async fn warn_of_leftovers(
     match timeout(LIST_DEADLINE, host::list_leases(providers, &clusters)).await {
         Ok(Ok(left)) if left.is_empty() => state.forget_clusters(&clusters)?,
         Ok(Ok(left)) => note(format!(
-            "note: {} of an earlier `up` are still there and are not taken over; `myelin down` removes them, and those of this one",
-            machines(left.len())
+            "note: {} of an earlier `up` {are} still there and {are} not taken over; `myelin down` removes what both have leased",
+            machines(left.len()),
+            are = is_or_are(left.len())
         )),
         // Forgotten now, they would never be found again.
         Ok(Err(_)) | Err(_) => note(
@@ -266,8 +267,9 @@ async fn finish(host: &Host, state: &StateDir, why: &str) -> Outcome {
         }
         Ok(Ok(left)) => {
             note(listing(&left));
+            let are = is_or_are(left.len());
             Err(Failure::new(format!(
-                "{} are left that were not ours any more",
+                "{} {are} left that nobody drove any more",
                 machines(left.len())
             ))
             .hint(format!("myelin down --state-dir {}", quoted(&state.path().to_string_lossy()))))
@@ -325,6 +327,7 @@ async fn not_converged(host: &Host, state: &StateDir, why: &str, down_command: &
         }
         _ => format!("what is leased stays; remove it with `{down_command}`"),
     };
-    let message = format!("{why}: {} of {} nodes are not ready", waiting.len(), nodes.len());
+    let are = is_or_are(waiting.len());
+    let message = format!("{why}: {} of {} nodes {are} not ready", waiting.len(), nodes.len());
     Err(Failure::new(message).hint(hint).code(NOT_CONVERGED))
 }

@@ -24,7 +24,7 @@ fn a_failing_bootstrap_is_cleaned_up_and_tried_again_and_its_output_is_kept() {
     assert!(at("attempt_failed") < at("destroyed") && at("destroyed") < at("restarted"));
     let explained = site.explain("worker-0");
     let error = explained.retry.last_error.unwrap();
-    assert!(error.contains("the disk is gone") || error.contains('3'), "{error}");
+    assert!(error.contains("` exited with status 3"), "{error}");
     let logs = site.ok(&["logs", "worker-0"]);
     assert!(logs.contains("the disk is gone"), "{logs}");
     until("it says so", || up.log().contains("attempt failed: ").then_some(()));
@@ -66,7 +66,12 @@ fn words_that_make_no_sense_are_refused_with_a_hint() {
         let error = site.fails(1, &[verb, fog.to_str().unwrap()]);
         assert!(error.contains("there is no provider \"fog\"; known: process"), "{error}");
     }
-    site.fails(1, &["up", wrong.to_str().unwrap(), "--listen", "0.0.0.0:0"]);
+    let good = site.write("good.yaml", &workers(1, ""));
+    let open = site.fails(1, &["up", good.to_str().unwrap(), "--listen", "0.0.0.0:0"]);
+    assert!(open.starts_with("error: 0.0.0.0:0 is no loopback address\nhint: --listen "), "{open}");
+    let mut logged = site.command();
+    let logged = logged.args(["up", "missing.yaml"]).env("MYELIN_LOG", "a=b=c").output().unwrap();
+    assert!(stderr(&logged).starts_with("warning: MYELIN_LOG is no filter: "), "{logged:?}");
     assert!(site.processes().is_empty());
 
     let up = site.up(&workers(1, ""));
@@ -125,7 +130,12 @@ fn nonsense_on_the_sockets_is_answered_once_and_harms_nobody() {
         agent.write_all(bytes).ok();
         let mut answer = String::new();
         agent.read_to_string(&mut answer).ok();
-        assert!(answer.lines().count() <= 1, "{answer}");
+        // A flood is read for a second, and what is left of it may reset the connection before the answer is read.
+        if answer.is_empty() && bytes.len() > 1024 * 1024 {
+            continue;
+        }
+        assert_eq!(answer.lines().count(), 1, "one answer: {answer}");
+        assert!(answer.starts_with("{\"refused\":{\"reason\":{\"malformed\""), "{answer}");
     }
     assert!(site.status().converged, "the loop is as it was");
     up.signal(Signal::TERM);
