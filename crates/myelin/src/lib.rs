@@ -14,6 +14,7 @@
 pub mod cli;
 pub mod control;
 pub mod file;
+mod hangup;
 pub mod host;
 mod printable;
 pub mod runtime;

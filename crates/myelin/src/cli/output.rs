@@ -5,17 +5,11 @@ use std::{
     fmt::Display,
     io::{self, IsTerminal as _, Write as _},
     os::fd::AsFd,
-    time::Duration,
 };
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
-use tokio::time::sleep;
 
 use super::{args::Format, failure::Failure, log};
-
-/// How often it is looked whether the reader of standard output is still there.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Prints to standard output. A reader that has gone, as with `| head`, is no failure.
 pub(super) fn print(text: &str) -> Result<(), Failure> {
@@ -25,21 +19,6 @@ pub(super) fn print(text: &str) -> Result<(), Failure> {
         Err(error) => {
             Err(Failure::new(format!("cannot write the result: {error}")).hint("is the disk full?"))
         }
-    }
-}
-
-/// Returns once the reader of standard output has gone. Who follows something would else wait for the next thing to
-/// happen before it notices.
-pub(super) async fn reader_gone() {
-    let stdout = io::stdout();
-    loop {
-        // Errors are reported whether asked for or not, and nothing else is of interest.
-        let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
-        let found = poll(&mut watched, Some(&Timespec::default()));
-        if found.is_ok_and(|n| n > 0) {
-            return;
-        }
-        sleep(LOOK_EVERY).await;
     }
 }
 

@@ -1,11 +1,12 @@
 //! The readers.
 
-use std::{fmt::Write as _, time::Duration};
+use std::{fmt::Write as _, io, time::Duration};
 
 use serde::Serialize;
 
 use crate::{
     control::{self, FailureKind, Reply, Request},
+    hangup::hung_up,
     printable::printable,
     view::{BrakeView, EventView, ExplainView, GroupView, OutputView, StatusView},
 };
@@ -270,7 +271,8 @@ impl<More, Take, Sequence, Line> Story<More, Take, Sequence, Line> {
             }
             let answer = tokio::select! {
                 answer = looped.ask((self.more)(after)) => answer,
-                () = output::reader_gone() => return Ok(0),
+                // Who follows something would else wait for the next thing to happen before it notices.
+                () = hung_up(io::stdout()) => return Ok(0),
             };
             fresh = match answer {
                 Ok(reply) => (self.take)(reply).map_err(|reply| unexpected(&reply))?,

@@ -16,6 +16,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    hangup::hung_up,
     printable::shortened,
     runtime::{self, Handle, Target},
 };
@@ -161,10 +162,12 @@ async fn serve(shared: Arc<Shared>, stream: UnixStream, _place: OwnedSemaphorePe
     loop {
         let end = match peer.request().await {
             Ok(request) => {
-                let answer = match answer(&shared.handle, request).await {
-                    Ok(reply) => Answer::Ok(reply),
-                    Err(failure) => Answer::Error(failure),
+                let answer = tokio::select! {
+                    answer = answer(&shared.handle, request) => answer,
+                    // Who waits for news and leaves must not keep its place until there are some.
+                    () = hung_up(peer.lines.stream()) => return,
                 };
+                let answer = answer.map_or_else(Answer::Error, Answer::Ok);
                 peer.send(&answer).await
             }
             Err(end) => Err(end),

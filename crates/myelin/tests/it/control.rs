@@ -4,10 +4,12 @@ use std::{path::PathBuf, time::Duration};
 
 use myelin::{
     control::{
-        Answer, Client, Error, FailureKind, Operator, Options, Reply, Request, Server, Source,
+        Answer, CONTROL_VERSION, Client, Error, FailureKind, Operator, Options, Reply, Request,
+        RequestLine, Server, Source,
     },
     runtime::Handle,
 };
+use myelin_api::encode;
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -151,4 +153,40 @@ async fn what_is_repeated_to_a_peer_is_short_however_long_it_was() {
         };
         assert!(failure.message.len() < 300, "{} bytes", failure.message.len());
     }
+}
+
+#[tokio::test]
+async fn a_peer_that_leaves_while_it_waits_for_news_gives_its_place_back() {
+    let world = World::new();
+    let options = Options { max_connections: 1, ..Options::default() };
+    let socket = serve(&world.handle, options);
+    let patient = Request::Events { node: None, after: Some(1000), limit: 1, wait_ms: 30_000 };
+    let line = encode(&RequestLine { version: CONTROL_VERSION, request: patient });
+    let mut waiting = UnixStream::connect(&socket.path).await.unwrap();
+    waiting.write_all(&line).await.unwrap();
+    drop(waiting);
+    let served = async {
+        loop {
+            let mut next = Client::connect(&socket.path).await.unwrap();
+            if next.ask(Request::Status {}).await.is_ok() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(Duration::from_secs(15), served).await.expect("half of what it was to wait");
+}
+
+#[tokio::test]
+async fn a_peer_that_sends_nothing_more_is_answered_all_the_same() {
+    let world = World::new();
+    let socket = serve(&world.handle, Options::default());
+    let patient = Request::Events { node: None, after: Some(1000), limit: 1, wait_ms: 1000 };
+    let line = encode(&RequestLine { version: CONTROL_VERSION, request: patient });
+    let mut half = UnixStream::connect(&socket.path).await.unwrap();
+    half.write_all(&line).await.unwrap();
+    half.shutdown().await.unwrap();
+    assert!(
+        matches!(answer_to(&mut half).await, Answer::Ok(Reply::Events(events)) if events.is_empty())
+    );
 }
