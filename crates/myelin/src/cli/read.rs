@@ -132,7 +132,8 @@ pub(super) fn explain_text(view: &ExplainView, style: Style) -> String {
         },
     );
     row("next", view.next.clone());
-    row("cleanup", node.delete_cause.clone().unwrap_or_default());
+    // "cleanup failed" would be read as a sentence.
+    row("ended as", node.delete_cause.clone().unwrap_or_default());
     let attempt = node.attempt.map(|attempt| format!("{attempt}, stage {}", node.stage));
     row("attempt", attempt.unwrap_or_default());
     row(

@@ -77,12 +77,14 @@ fn one_attempt_is_one_and_silence_says_since_when() {
         last_contact: Some(THEN),
         silent_since: Some(THEN),
     });
+    silent.node.delete_cause = Some("failed".to_owned());
     (silent.retry.failures, silent.retry.failed_attempts) = (1, 1);
     assert_snapshot!(read::explain_text(&silent, PLAIN), @"
     worker-0: silent
       why          the agent is silent
       until        an operator says so
       next         nothing
+      ended as     failed
       attempt      7, stage Dormant
       agent        aa, joined 9999-12-30T22:00:00Z (0s ago)
       last heard   9999-12-30T22:00:00Z (0s ago), silent from then on
