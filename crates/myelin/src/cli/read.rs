@@ -133,7 +133,7 @@ pub(super) fn explain_text(view: &ExplainView, style: Style) -> String {
     );
     row("next", view.next.clone());
     // "cleanup failed" would be read as a sentence.
-    row("ended as", node.delete_cause.clone().unwrap_or_default());
+    row("ended", node.delete_cause.clone().unwrap_or_default());
     let attempt = node.attempt.map(|attempt| format!("{attempt}, stage {}", node.stage));
     row("attempt", attempt.unwrap_or_default());
     row(

@@ -84,7 +84,7 @@ fn one_attempt_is_one_and_silence_says_since_when() {
       why          the agent is silent
       until        an operator says so
       next         nothing
-      ended as     failed
+      ended        failed
       attempt      7, stage Dormant
       agent        aa, joined 9999-12-30T22:00:00Z (0s ago)
       last heard   9999-12-30T22:00:00Z (0s ago), silent from then on
