@@ -8,7 +8,7 @@
 //! Purity, the separation of folding from deciding, and determinism (invariants 1, 5, 15) show in no snapshot; types
 //! and property tests are for those.
 //!
-//! Reading order: [`converged`], [`Snapshot`], [`check`], [`Linter`], [`Rule`].
+//! Reading order: [`converged`], [`Snapshot`], [`Settled`], [`check`], [`Linter`], [`Rule`].
 //!
 //! ```
 //! use std::time::SystemTime;
@@ -47,6 +47,13 @@ pub use crate::converged::{NotConverged, converged};
 pub use crate::linter::Linter;
 pub use crate::violation::{Rule, Violation, Violations};
 
+/// What a driver says of itself when it waits for the next event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settled {
+    /// When it wants to be woken, if nothing happens before.
+    pub wake_at: Option<SystemTime>,
+}
+
 /// What is known of a cluster at one time.
 #[derive(Clone, Copy, Debug)]
 pub struct Snapshot<'a> {
@@ -58,6 +65,8 @@ pub struct Snapshot<'a> {
     pub plan: Option<&'a ReconcilePlan>,
     /// What happened: since the previous step for a [`Linter`], since the beginning for [`check`].
     pub history: Option<&'a [DriverEvent]>,
+    /// That the driver has done all it can without an event, and what it wants then.
+    pub settled: Option<Settled>,
     /// The time.
     pub now: SystemTime,
 }
@@ -65,7 +74,7 @@ pub struct Snapshot<'a> {
 impl<'a> Snapshot<'a> {
     /// Returns a snapshot of a state of which nothing else is known.
     pub fn new(state: &'a ClusterState, now: SystemTime) -> Self {
-        Self { state, desired: None, plan: None, history: None, now }
+        Self { state, desired: None, plan: None, history: None, settled: None, now }
     }
 }
 

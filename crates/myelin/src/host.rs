@@ -18,7 +18,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     control,
     file::AgentSettings,
-    runtime::{self, Handle, Outputs, Parts, Service, SnapshotSource},
+    runtime::{self, Handle, Oracle, Outputs, Parts, Service, SnapshotSource, Witness},
     state_dir::{self, ClusterRecord, RunFile, SocketPlace, StateDir},
 };
 
@@ -138,6 +138,11 @@ fn places(open_files: usize) -> (usize, usize) {
     (open_files - open_files / 4, open_files / 4)
 }
 
+/// A build for development does not go on once a rule of the loop is broken. Others do not spend the time.
+fn witness() -> Box<dyn Witness> {
+    Box::new(Oracle::fatal())
+}
+
 fn random<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(Error::Random)?;
@@ -199,7 +204,7 @@ impl Host {
             roster: Arc::new(membership),
             outputs,
             observations,
-            witness: None,
+            witness: cfg!(debug_assertions).then(witness),
         };
         let runtime_options = runtime::Options {
             agent: options.agent,

@@ -78,11 +78,11 @@ impl Core {
         let _span = tracing::debug_span!("pass", run = self.options.run.0).entered();
         let mut refused = Vec::new();
         loop {
-            let effects = self.driver.run(self.now());
+            let now = self.now();
+            let effects = self.driver.run(now);
             self.wake_at = effects.wake_at;
             if let Some(witness) = &mut self.ports.witness {
-                let events = &effects.changed.events;
-                witness.settled(&self.driver, events, self.options.clock.now());
+                witness.settled(&self.driver, &effects, now);
             }
             let (all_taken, more) = self.perform(effects);
             refused.extend(more);

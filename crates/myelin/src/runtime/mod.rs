@@ -7,16 +7,18 @@
 //! It decides nothing about nodes, and keeps nothing on disk. Time comes from a [`Clock`](myelin_executor::Clock): the
 //! wall clock at the start, then monotonic time, so that a test can pause it.
 //!
-//! Reading order: [`Options`], [`Service`], [`Handle`], [`Roster`], [`Outputs`].
+//! Reading order: [`Options`], [`Service`], [`Handle`], [`Roster`], [`Outputs`], [`Witness`], [`Oracle`].
 
 mod apply;
 mod core;
 mod handle;
+mod oracle;
 mod output;
 mod ring;
 mod service;
 
 pub(crate) use self::apply::check_providers;
 pub use self::handle::{Applied, Error, Handle, Pulse, Target};
+pub use self::oracle::{BROKEN_RULE, BROKEN_RULE_STATUS, Oracle};
 pub use self::output::Outputs;
 pub use self::service::{Options, Parts, Roster, Service, SnapshotSource, Witness};

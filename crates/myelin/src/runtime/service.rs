@@ -6,7 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use myelin_driver::{ClusterDriver, DriverEvent, Event};
+use myelin_driver::{ClusterDriver, Effects, Event};
 use myelin_executor::{Clock, EffectExecutor, Snapshot};
 use myelin_shape::{AttemptKey, ClusterUid, ProviderKind, RunId};
 use myelin_state::NodeObservation;
@@ -100,8 +100,8 @@ impl Roster for myelin_membership::Handle {
 
 /// Sees every settled state of the driver: what a linter or a meter is told.
 pub trait Witness: fmt::Debug + Send {
-    /// Takes a look; `events` is what has happened since the last one.
-    fn settled(&mut self, driver: &ClusterDriver, events: &[DriverEvent], now: SystemTime);
+    /// Takes a look; `effects` is what has come of all that happened since the last one, and `now` the driver's time.
+    fn settled(&mut self, driver: &ClusterDriver, effects: &Effects, now: SystemTime);
 }
 
 /// The parts a loop is put together from.

@@ -5,11 +5,14 @@ use std::{
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Output, Stdio},
-    thread::sleep,
+    thread::{panicking, sleep},
     time::{Duration, Instant},
 };
 
-use myelin::view::{EventView, ExplainView, NodeView, StatusView};
+use myelin::{
+    runtime::{BROKEN_RULE, BROKEN_RULE_STATUS},
+    view::{EventView, ExplainView, NodeView, StatusView},
+};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::de::DeserializeOwned;
 use tempfile::TempDir;
@@ -50,6 +53,11 @@ pub(super) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         assert!(Instant::now() < deadline, "waited in vain: {what}");
         sleep(Duration::from_millis(20));
     }
+}
+
+/// Checks that the linter, which looks on in every build for tests, has not ended the process.
+pub(super) fn keeps_every_rule(status: Option<i32>, stderr: &str) {
+    assert!(status != Some(BROKEN_RULE_STATUS) && !stderr.contains(BROKEN_RULE), "{stderr}");
 }
 
 pub(super) fn stdout(output: &Output) -> String {
@@ -100,7 +108,9 @@ impl Site {
         command.args(args).stdout(File::create(&out).unwrap()).stderr(File::create(&err).unwrap());
         let mut child = command.spawn().unwrap();
         let status = wait(&mut child, &format!("{args:?}"));
-        Output { status, stdout: fs::read(out).unwrap(), stderr: fs::read(err).unwrap() }
+        let (stdout, stderr) = (fs::read(out).unwrap(), fs::read(err).unwrap());
+        keeps_every_rule(status.code(), &String::from_utf8_lossy(&stderr));
+        Output { status, stdout, stderr }
     }
 
     /// Runs a command that must succeed, and returns what it prints.
@@ -255,7 +265,9 @@ impl Up {
     /// Waits for its end, and returns the status and all it printed.
     pub(super) fn end(mut self) -> (Option<i32>, String) {
         let status = wait(&mut self.child, "up");
-        (status.code(), self.log())
+        let log = self.log();
+        keeps_every_rule(status.code(), &log);
+        (status.code(), log)
     }
 }
 
@@ -263,7 +275,10 @@ impl Drop for Up {
     fn drop(&mut self) {
         if let Ok(None) = self.child.try_wait() {
             self.child.kill().ok();
-            self.child.wait().ok();
+        }
+        let status = self.child.wait().ok().and_then(|status| status.code());
+        if !panicking() {
+            keeps_every_rule(status, &self.log());
         }
     }
 }

@@ -13,7 +13,7 @@ use rustix::{
     termios::{Winsize, tcsetwinsize},
 };
 
-use super::site::{Site, until, wait, workers};
+use super::site::{Site, keeps_every_rule, until, wait, workers};
 
 /// A terminal with a command on it, which is the leader of its session.
 struct Terminal {
@@ -70,6 +70,9 @@ impl Drop for Terminal {
     fn drop(&mut self) {
         self.child.kill().ok();
         self.child.wait().ok();
+        if !std::thread::panicking() {
+            keeps_every_rule(None, self.shown());
+        }
     }
 }
 

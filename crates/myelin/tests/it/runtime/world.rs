@@ -3,17 +3,14 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use myelin::{
     file::{self, ClusterFile, Format},
-    runtime::{Applied, Error, Handle, Options, Outputs, Parts, Service, SnapshotSource, Witness},
+    runtime::{Applied, Error, Handle, Options, Oracle, Outputs, Parts, Service, SnapshotSource},
     view::{EventView, ExplainView, NodeView},
 };
-use myelin_check::{Linter, Snapshot};
-use myelin_decider::{Explanation, Until, reconcile};
-use myelin_driver::{ClusterDriver, DriverEvent};
 use myelin_executor::{
     Executor, Options as ExecutorOptions,
     fake::{CallKind, FakeWorld},
@@ -30,46 +27,6 @@ use super::agents::Agents;
 
 /// How much virtual time anything may take that is to happen at once or after a few delays.
 const PATIENCE: Duration = Duration::from_mins(15);
-
-/// Looks at every settled state: the linter, and that nothing is ever without a reason.
-#[derive(Debug, Default)]
-struct Oracle {
-    linter: Linter,
-    findings: Arc<Mutex<Vec<String>>>,
-}
-
-impl Witness for Oracle {
-    fn settled(&mut self, driver: &ClusterDriver, events: &[DriverEvent], now: SystemTime) {
-        let state = driver.state();
-        let plan = driver.desired().map(|shape| reconcile(state, shape, now).unwrap());
-        let snapshot = Snapshot {
-            state,
-            desired: driver.desired(),
-            plan: plan.as_ref(),
-            history: Some(events),
-            now,
-        };
-        let mut findings = self.findings.lock().unwrap();
-        if let Err(violations) = self.linter.step(&snapshot) {
-            findings.push(violations.to_string());
-        }
-        for (id, node) in &state.nodes {
-            let explanation = driver.explain(id);
-            let explained = match &explanation {
-                Explanation::Steady => node.is_ready(),
-                Explanation::Held(held) => match held.until {
-                    Until::At(time) => time > now,
-                    Until::On(_) => true,
-                },
-                Explanation::Next(_) | Explanation::Missing => true,
-                Explanation::Unknown => false,
-            };
-            if !explained {
-                findings.push(format!("{id} at {:?}: {explanation:?}", node.record.stage));
-            }
-        }
-    }
-}
 
 pub(crate) struct World {
     pub(super) fake: FakeWorld,
@@ -100,8 +57,9 @@ impl World {
         let agents = Agents::new(fake.clone(), observations.clone());
         let options = ExecutorOptions { cluster, run, clock: fake.clock() };
         let executor = Executor::new(options, [fake.setup()], observations.clone());
-        let oracle = Oracle::default();
-        let findings = Arc::clone(&oracle.findings);
+        let findings = Arc::new(Mutex::new(Vec::new()));
+        let told = Arc::clone(&findings);
+        let oracle = Oracle::new(move |finding| told.lock().unwrap().push(finding.to_owned()));
         let snapshots = executor.clone();
         let parts = Parts {
             executor: Arc::new(executor),
