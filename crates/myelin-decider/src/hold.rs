@@ -62,10 +62,13 @@ impl Policy<'_> {
             }
             Trial::Canary { index, quarantined: false } => {
                 let reason = HeldReason::Canary { node: view.slot(index) };
-                let kept = view.lines.keep.iter().find(|(_, kept)| *kept == index);
-                let until = kept.and_then(|&(at, _)| kept_until(at, Some(view.group)));
-                let until = until.filter(|&time| time > self.now);
-                Some(match until {
+                // Beyond the limit it is not kept, and its cleanup is what is waited for.
+                let until = |at| kept_until(at, Some(view.group));
+                let stays = |at| until(at).is_none_or(|time| time > self.now);
+                let kept = view.lines.keep.iter().filter(|(at, _)| stays(*at));
+                let mut kept = kept.take(view.group.policy.keep_limit as usize);
+                let kept = kept.find(|(_, kept)| *kept == index);
+                Some(match kept.and_then(|&(at, _)| until(at)) {
                     Some(time) => Held::at(reason, time),
                     None => Held::on(reason, Trigger::GroupCounts),
                 })
