@@ -2,7 +2,9 @@
 //!
 //! [`converged`] is written from the definition alone (seed 1 §9). [`Linter`] follows a driver step by step and compares
 //! state, plan and history with the invariants of seed 1 §14, named by number in [`Rule`], and with the group policy,
-//! counted from scratch. [`check`] does the same for a whole history at once. Nothing here is shared with the code that
+//! counted from scratch. What a state only claims is followed through the history: which machine an attempt has, who is
+//! under repair, who was taken while ready, and what the brakes remember. Of a driver that waits ([`Settled`]) it asks
+//! that nothing is left undone, no deadline slept through, and nobody waits for somebody who does not move. [`check`] does the same for a whole history at once. Nothing here is shared with the code that
 //! decides: two independent readings of the rules must agree.
 //!
 //! Purity, the separation of folding from deciding, and determinism (invariants 1, 5, 15) show in no snapshot; types
@@ -29,13 +31,17 @@
 //! ```
 
 mod converged;
+mod deadline;
 mod desired;
 mod history;
 mod linter;
+mod outage;
 mod plan;
 mod policy;
 mod record;
+mod slot;
 mod violation;
+mod waiting;
 
 use std::time::SystemTime;
 

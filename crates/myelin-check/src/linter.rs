@@ -1,16 +1,17 @@
 //! The rules over several steps.
 
-use std::{collections::BTreeSet, time::SystemTime};
+use std::{collections::BTreeMap, time::SystemTime};
 
 use myelin_shape::LogicalNodeId;
 use myelin_state::{ClusterState, DriverEvent, EventKind, ManagedNode, NodeIntent};
 
 use crate::{
-    Snapshot, Violations,
+    Snapshot, Violations, deadline,
     desired::Desired,
     history::Ledger,
     plan, policy, record,
     violation::{Findings, Rule},
+    waiting,
 };
 
 /// Follows a driver from step to step.
@@ -55,11 +56,15 @@ impl Linter {
             if let Some(plan) = snapshot.plan {
                 plan::check_plan(state, desired, plan, now, &mut findings);
                 policy::check_plan(state, desired, plan, &mut findings);
+                deadline::check_plan(state, desired, plan, snapshot.settled, now, &mut findings);
+                if snapshot.settled.is_some() {
+                    waiting::check_plan(state, plan, &mut findings);
+                }
             }
         }
         if let Some(history) = snapshot.history {
             self.follow(history, now, &mut findings);
-            self.ledger.compare(state, &mut findings);
+            self.ledger.compare(state, self.desired.as_ref(), &mut findings);
             if let Some(previous) = &self.previous {
                 progress(previous, state, history, &mut findings);
             }
@@ -71,18 +76,23 @@ impl Linter {
     fn note_desired(&mut self, snapshot: &Snapshot<'_>) {
         let known = self.desired.as_ref().map(|desired| desired.generation);
         if let Some(shape) = snapshot.desired.filter(|shape| known != Some(shape.generation)) {
-            self.desired = Some(Desired::new(shape));
+            self.ledger.retarget(self.desired.insert(Desired::new(shape)));
         }
     }
 
     fn follow(&mut self, history: &[DriverEvent], now: SystemTime, findings: &mut Findings) {
+        // Of several generations at once, only the last is known.
+        let accepted =
+            history.iter().filter(|it| matches!(it.kind, EventKind::DesiredAccepted { .. }));
+        let known = self.previous.is_some() || accepted.count() <= 1;
+        let desired = self.desired.as_ref().filter(|_| known);
         for event in history {
             let in_order = self.now.is_none_or(|last| last <= event.at) && event.at <= now;
             findings.require(in_order, Rule::Time, event.node.as_ref(), || {
                 format!("out of order: {}", event.kind)
             });
             self.now = Some(event.at);
-            self.ledger.follow(event, findings);
+            self.ledger.follow(event, desired, findings);
         }
     }
 }
@@ -107,11 +117,16 @@ fn progress(
         || format!("the allocator goes back to {}", after.next_attempt_id),
     );
     let moved = |event: &&DriverEvent| !matches!(event.kind, EventKind::Ignored { .. });
-    let moved: BTreeSet<_> =
-        history.iter().filter(moved).filter_map(|event| event.node.as_ref()).collect();
+    let mut events: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for event in history.iter().filter(moved) {
+        if let Some(node) = &event.node {
+            events.entry(node).or_default().push(event);
+        }
+    }
     for (id, node) in &after.nodes {
         if let Some(earlier) = before.nodes.get(id) {
-            node_progress(id, earlier, node, moved.contains(id), findings);
+            let events = events.get(id).map_or(&[][..], Vec::as_slice);
+            node_progress(id, earlier, node, events, findings);
         }
     }
 }
@@ -120,7 +135,7 @@ fn node_progress(
     id: &LogicalNodeId,
     before: &ManagedNode,
     after: &ManagedNode,
-    moved: bool,
+    events: &[&DriverEvent],
     findings: &mut Findings,
 ) {
     if before == after {
@@ -133,7 +148,7 @@ fn node_progress(
         return;
     }
     findings.require(
-        moved || only_bootstrap_differs(before, after),
+        !events.is_empty() || only_bootstrap_differs(before, after),
         Rule::SingleOwner,
         Some(id),
         || format!("changed without an event while {}", after.record.stage),
@@ -159,6 +174,14 @@ fn node_progress(
         Some(id),
         || "the spec of an attempt changes".to_owned(),
     );
+    let leases = before.record.lease.as_deref().zip(after.record.lease.as_deref());
+    findings.require(
+        leases.is_none_or(|(before, after)| before == after),
+        Rule::OneLease,
+        Some(id),
+        || "has another lease in the same attempt".to_owned(),
+    );
+    deadline::check_moves(id, before, after, events, findings);
 }
 
 /// Reports of a running bootstrap are too many for the history.

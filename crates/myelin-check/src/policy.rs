@@ -133,7 +133,7 @@ fn may_be_kept(node: &ManagedNode, group: &Group) -> bool {
 }
 
 /// Whether a create of the node is pending or ambiguous.
-fn creates(node: &ManagedNode) -> bool {
+pub(crate) fn creates(node: &ManagedNode) -> bool {
     let pending = node.pending.as_deref().map(|pending| pending.kind);
     pending == Some(OperationKind::CreateLease)
         || node.retry.ambiguous_operation == Some(OperationKind::CreateLease)
@@ -225,7 +225,7 @@ fn refusal(
 }
 
 /// Above how many failing nodes a scope's brake is on; a single node has none.
-fn brake_limit(limit: Limit, total: u64) -> Option<u32> {
+pub(crate) fn brake_limit(limit: Limit, total: u64) -> Option<u32> {
     let total = u32::try_from(total).unwrap_or(u32::MAX);
     let least = limit.of(total).max(2);
     (total >= 2).then(|| least.min(total - 1))

@@ -1,6 +1,6 @@
 //! Facts of one record that must fit together.
 
-use std::time::SystemTime;
+use std::{collections::BTreeMap, time::SystemTime};
 
 use myelin_shape::LogicalNodeId;
 use myelin_state::{ClusterState, ManagedNode, NodeIntent, NodeStage, OperationKind};
@@ -16,6 +16,7 @@ pub(crate) fn check_state(state: &ClusterState, now: SystemTime, findings: &mut 
             format!("attempt {} is also that of {}", pair[1].0, pair[0].1)
         });
     }
+    leases(state, findings);
     for (id, node) in &state.nodes {
         findings.require(
             node.attempt.0 < state.next_attempt_id,
@@ -24,6 +25,18 @@ pub(crate) fn check_state(state: &ClusterState, now: SystemTime, findings: &mut 
             || format!("attempt {} of {} allocated ones", node.attempt, state.next_attempt_id),
         );
         check_node(id, node, now, findings);
+    }
+}
+
+/// A lease is of one attempt.
+fn leases(state: &ClusterState, findings: &mut Findings) {
+    let mut holders = BTreeMap::new();
+    for (id, node) in &state.nodes {
+        let Some(lease) = node.record.lease.as_deref() else { continue };
+        let other = holders.insert((&lease.provider, &lease.lease_id), id);
+        findings.require(other.is_none(), Rule::OneLease, Some(id), || {
+            format!("has lease {}, as {}", lease.lease_id, other.map_or("", LogicalNodeId::as_str))
+        });
     }
 }
 

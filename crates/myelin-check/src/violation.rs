@@ -37,6 +37,18 @@ pub enum Rule {
     Time,
     /// Group policy, counted from scratch (`spec 1.6`).
     Policy,
+    /// An attempt's lease is known to be gone before there is another one; no two nodes have the same (seed 1 §10).
+    OneLease,
+    /// Within an attempt a deadline is set and cleared, and moved only where that is said (seed 1 §4.8).
+    StoredOnce,
+    /// Every stored deadline, and every time a node is held until, is waited for, and has its effect (seed 1 §6, §9).
+    Requeue,
+    /// What policy counts about a slot follows from what happened to it (`spec 1.6`).
+    Flags,
+    /// Nothing is left undone, and who waits for counts waits for somebody who moves (`spec 1.2`, `spec 1.6`).
+    Progress,
+    /// Under the brake, the end of a silent machine is answered by a repair before there is another (`spec 1.6`).
+    OneHealthyMachine,
 }
 
 impl Rule {
@@ -55,7 +67,15 @@ impl Rule {
             Self::Isolation => 12,
             Self::NoWaiting => 13,
             Self::Acknowledgment => 14,
-            Self::Record | Self::Time | Self::Policy => return None,
+            Self::Record
+            | Self::Time
+            | Self::Policy
+            | Self::OneLease
+            | Self::StoredOnce
+            | Self::Requeue
+            | Self::Flags
+            | Self::Progress
+            | Self::OneHealthyMachine => return None,
         })
     }
 
@@ -76,6 +96,12 @@ impl Rule {
             Self::Record => "record structure",
             Self::Time => "time",
             Self::Policy => "group policy",
+            Self::OneLease => "one lease",
+            Self::StoredOnce => "deadlines are stored once",
+            Self::Requeue => "every deadline is waited for",
+            Self::Flags => "flags follow from history",
+            Self::Progress => "progress",
+            Self::OneHealthyMachine => "one healthy machine",
         }
     }
 }

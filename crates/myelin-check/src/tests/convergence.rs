@@ -2,7 +2,7 @@
 
 use myelin_state::{ClusterState, NodeIntent, NodeStage, Silence};
 
-use super::fixture::{at, node, shape, state};
+use super::fixture::{at, copy, node, shape, state};
 use crate::converged;
 
 /// Six ready nodes.
@@ -10,11 +10,7 @@ fn ready() -> ClusterState {
     let mut state = state();
     let ready = node(&mut state, 0).clone();
     for index in 1..6 {
-        let found = node(&mut state, index);
-        let (attempt, spec) = (found.attempt, found.record.desired.clone());
-        *found = ready.clone();
-        found.attempt = attempt;
-        found.record.desired = spec;
+        copy(node(&mut state, index), &ready);
     }
     state
 }

@@ -40,8 +40,13 @@ pub(crate) fn lease(name: &str) -> Box<LeaseFacts> {
     })
 }
 
+/// The lease of an attempt.
+pub(crate) fn lease_of(attempt: NodeAttemptId) -> Box<LeaseFacts> {
+    lease(&format!("lease-{attempt}"))
+}
+
 fn leased(node: &mut ManagedNode) {
-    node.record.lease = Some(lease("lease"));
+    node.record.lease = Some(lease_of(node.attempt));
     node.record.stage = NodeStage::LeaseCreated;
     node.record.ready_by = Some(at(1800));
 }
@@ -114,6 +119,15 @@ fn creating(node: &mut ManagedNode) {
         deadline: at(1100),
         expired: false,
     }));
+}
+
+/// Makes a node as another one is, but for what is its own.
+pub(crate) fn copy(node: &mut ManagedNode, model: &ManagedNode) {
+    let (attempt, spec) = (node.attempt, node.record.desired.clone());
+    *node = model.clone();
+    node.attempt = attempt;
+    node.record.desired = spec;
+    node.record.lease = node.record.lease.is_some().then(|| lease_of(attempt));
 }
 
 /// Ready, booting, creating, failed, deleting, destroyed: `worker-0` to `worker-5`.

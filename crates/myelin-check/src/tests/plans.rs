@@ -1,31 +1,46 @@
 //! Plans that do not fit the state they were made from.
 
 use myelin_decider::{
-    Brakes, Held, HeldReason, NodeAction, PlannedEffect, ReconcilePlan, Until, reconcile,
+    BrakeScope, Brakes, Held, HeldReason, NodeAction, PlannedEffect, ReconcilePlan, Trigger, Until,
+    reconcile,
 };
 use myelin_shape::{ClusterShape, FirstNode, Limit, NodeAttemptId, OperationId};
 use myelin_state::{ClusterState, DeleteCause, LeaseMode, NodeManagerCommand, Refusal, Silence};
 
-use super::fixture::{NOW, at, found, lease, node, shape, state};
-use crate::{Rule, Snapshot, Violations, check};
+use super::fixture::{NOW, at, copy, found, lease_of, node, shape, state};
+use crate::{Rule, Settled, Snapshot, Violations, check};
 
-/// A state, what is wanted of it, and a plan.
+/// A state, what is wanted of it, a plan, and what the driver says of itself.
 struct Case {
     state: ClusterState,
     shape: ClusterShape,
     plan: ReconcilePlan,
+    settled: Option<Settled>,
 }
 
 impl Case {
     fn new() -> Self {
         let (state, shape) = (state(), shape());
         let plan = reconcile(&state, &shape, at(NOW)).unwrap();
-        Self { state, shape, plan }
+        Self { state, shape, plan, settled: None }
+    }
+
+    fn replans(&mut self) {
+        self.plan = reconcile(&self.state, &self.shape, at(NOW)).unwrap();
+    }
+
+    /// Makes one node wait for something that somebody else has to move, while everybody is ready.
+    fn waits_for_nobody(&mut self, reason: HeldReason) {
+        self.silent(0);
+        self.replans();
+        let held = Held { reason, until: Until::On(Trigger::GroupCounts) };
+        self.plan.held = vec![("worker-1".into(), held)];
+        self.settled = Some(Settled { wake_at: None });
     }
 
     /// Plans anew, and puts one action in place of what was planned for its node.
     fn plans(&mut self, action: NodeAction) {
-        self.plan = reconcile(&self.state, &self.shape, at(NOW)).unwrap();
+        self.replans();
         let node = action.node().clone();
         self.plan.actions.retain(|planned| *planned.node() != node);
         self.plan.held.retain(|(held, _)| *held != node);
@@ -92,10 +107,7 @@ impl Case {
         let ready = node(&mut self.state, 0).clone();
         for index in 0..6 {
             let found = node(&mut self.state, index);
-            let (attempt, spec) = (found.attempt, found.record.desired.clone());
-            *found = ready.clone();
-            found.attempt = attempt;
-            found.record.desired = spec;
+            copy(found, &ready);
             if index < n_silent {
                 let silence = Silence { lost_at: at(900), deadline: at(945) };
                 found.record.silence = Some(Box::new(silence));
@@ -108,6 +120,7 @@ impl Case {
         check(&Snapshot {
             desired: Some(&self.shape),
             plan: Some(&self.plan),
+            settled: self.settled,
             ..Snapshot::new(&self.state, at(NOW))
         })
     }
@@ -188,11 +201,11 @@ const DOCTORED: &[Doctor] = &[
     ("a second effect beside one under way", Rule::RecordBeforeDispatch, |case| case.creates(2)),
     ("a create for a node that has a lease", Rule::LevelBased, |case| case.creates(1)),
     ("a destroy before the cancel", Rule::LevelBased, |case| {
-        let lease = *lease("lease");
+        let lease = *lease_of(NodeAttemptId(4));
         case.dispatches(4, NodeManagerCommand::DestroyLease { lease });
     }),
     ("a cleanup of what is to live", Rule::LevelBased, |case| {
-        let lease = *lease("lease");
+        let lease = *lease_of(NodeAttemptId(1));
         case.dispatches(1, NodeManagerCommand::DestroyLease { lease });
     }),
     ("an effect before its back-off is over", Rule::LevelBased, |case| {
@@ -244,6 +257,49 @@ const DOCTORED: &[Doctor] = &[
         found.quarantine = Some(Box::new(quarantine));
         case.restarts(5, 6);
     }),
+    ("a pass that is asked for by nobody", Rule::Requeue, |case| case.plan.requeue_at = None),
+    ("a pass that is asked for too late", Rule::Requeue, |case| {
+        case.plan.requeue_at = Some(at(1050));
+    }),
+    ("a driver that sleeps longer than its plan", Rule::Requeue, |case| {
+        case.settled = Some(Settled { wake_at: Some(at(1200)) });
+    }),
+    ("a deadline that nothing has come of", Rule::Requeue, |case| {
+        node(&mut case.state, 1).record.bootstrap_by = Some(at(NOW));
+        case.replans();
+    }),
+    ("an effect's deadline that nothing has come of in a pause", Rule::Requeue, |case| {
+        case.state.paused = true;
+        node(&mut case.state, 2).pending.as_mut().unwrap().deadline = at(NOW);
+        case.replans();
+    }),
+    ("actions left undone", Rule::Progress, |case| {
+        case.settled = Some(Settled { wake_at: case.plan.requeue_at });
+    }),
+    ("a wait for creates that nobody makes", Rule::Progress, |case| {
+        case.waits_for_nobody(HeldReason::CreateLimit { in_flight: 1, limit: 1 });
+    }),
+    ("a wait for a successor that does not come", Rule::Progress, |case| {
+        case.waits_for_nobody(HeldReason::Budget { unavailable: 1, limit: 1 });
+    }),
+    ("a wait for a repair that nobody makes", Rule::Progress, |case| {
+        let scope = BrakeScope::Run;
+        case.waits_for_nobody(HeldReason::Brake { scope, unhealthy: 5, limit: 3, repairs: 0 });
+    }),
+    ("a wait for a repair that nobody may begin", Rule::Progress, |case| {
+        let scope = BrakeScope::Group("worker".into());
+        case.waits_for_nobody(HeldReason::AwaitingRepair { scope });
+    }),
+    ("a wait for a canary that does not sing", Rule::Progress, |case| {
+        case.waits_for_nobody(HeldReason::Canary { node: "worker-0".into() });
+    }),
+    ("two that wait for each other", Rule::Progress, |case| {
+        case.waits_for_nobody(HeldReason::Budget { unavailable: 1, limit: 1 });
+        let (_, held) = case.plan.held[0].clone();
+        case.plan.held.push(("worker-2".into(), held));
+        node(&mut case.state, 1).spends_budget = true;
+        node(&mut case.state, 2).spends_budget = true;
+    }),
 ];
 
 #[test]
@@ -251,8 +307,36 @@ fn the_deciders_own_plan_breaks_no_rule() {
     assert_eq!(Case::new().check(), Ok(()));
     let mut silent = Case::new();
     silent.silent(5);
-    silent.plan = reconcile(&silent.state, &silent.shape, at(NOW)).unwrap();
+    silent.replans();
     assert_eq!(silent.check(), Ok(()));
+}
+
+#[test]
+fn who_waits_for_somebody_that_waits_for_a_time_makes_progress() {
+    let mut case = Case::new();
+    case.silent(6);
+    let silence = node(&mut case.state, 5).record.silence.as_mut().unwrap();
+    silence.deadline = at(NOW + 5);
+    // The repair under way has failed to become ready, and is tried again later.
+    let found = node(&mut case.state, 0);
+    let model = state().nodes["worker-5"].clone();
+    copy(found, &model);
+    found.repairing = true;
+    case.state.brake.silent_machine_ended = true;
+    case.replans();
+    let waits = |(_, held): &(_, Held)| held.until == Until::On(Trigger::GroupCounts);
+    assert_eq!(case.plan.held.iter().filter(|held| waits(held)).count(), 4, "{}", case.plan);
+    case.settled = Some(Settled { wake_at: case.plan.requeue_at });
+    assert_eq!(case.check(), Ok(()));
+}
+
+#[test]
+fn time_that_passes_in_a_pause_is_not_held_against_an_attempt() {
+    let mut case = Case::new();
+    case.state.paused = true;
+    node(&mut case.state, 1).record.bootstrap_by = Some(at(NOW));
+    case.replans();
+    assert_eq!(case.check(), Ok(()));
 }
 
 #[test]

@@ -111,6 +111,10 @@ const DOCTORED: &[Doctor] = &[
     ("more ends than failures", Rule::Record, |state| {
         node(state, 3).retry.ended_attempts = 2;
     }),
+    ("one lease for two nodes", Rule::OneLease, |state| {
+        let lease = node(state, 0).record.lease.clone();
+        node(state, 1).record.lease = lease;
+    }),
     ("reachable without a lease", Rule::Record, |state| {
         node(state, 1).record.lease = None;
     }),
