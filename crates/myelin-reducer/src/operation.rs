@@ -12,6 +12,7 @@ use crate::{
     Folded, Ignored,
     agent::{handed_off, session_facts},
     failure::{Delay, count, delay_effect, end_attempt},
+    transition::SHORTEST_TIMEOUT,
 };
 
 /// Folds the result of an effect, if it is the pending one.
@@ -105,7 +106,7 @@ fn lease_created(
     record.lease = Some(lease);
     record.stage = record.stage.max(NodeStage::LeaseCreated);
     if record.ready_by.is_none() && !record.handed_off {
-        record.ready_by = after(now, policy.ready_timeout);
+        record.ready_by = after(now, policy.ready_timeout.max(SHORTEST_TIMEOUT));
     }
     if let Some(connection) = connection {
         endpoint_known(node, connection);

@@ -10,8 +10,9 @@ use myelin_state::{
 
 use crate::failure::{end_attempt, forget_failures_if_stable};
 
-/// A timeout of nothing would be due before anybody could answer.
-const SHORTEST_TIMEOUT: Duration = Duration::from_millis(1);
+/// A timeout of nothing would be due before anybody could answer, and a deadline that is due when it is stored has no
+/// moment at which it falls due.
+pub(crate) const SHORTEST_TIMEOUT: Duration = Duration::from_millis(1);
 
 /// Begins the cleanup of the attempt. Resource facts and a pending effect stay, so that its result can be folded.
 ///
@@ -121,7 +122,7 @@ pub fn record_dispatch(
         node.repairing |= node.recovering && !settles;
     }
     if kind == OperationKind::StartBootstrap && record.bootstrap_by.is_none() {
-        record.bootstrap_by = after(now, policy.bootstrap_timeout);
+        record.bootstrap_by = after(now, policy.bootstrap_timeout.max(SHORTEST_TIMEOUT));
     }
 }
 
@@ -135,9 +136,9 @@ pub fn resume(node: &mut ManagedNode, now: SystemTime, policy: &RetryPolicy) -> 
         return false;
     }
     let mut given = false;
-    let mut again = |by: &mut Option<SystemTime>, timeout| {
+    let mut again = |by: &mut Option<SystemTime>, timeout: Duration| {
         if by.is_some_and(|time| time <= now) {
-            *by = after(now, timeout);
+            *by = after(now, timeout.max(SHORTEST_TIMEOUT));
             given = true;
         }
     };

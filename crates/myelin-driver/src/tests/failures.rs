@@ -1,5 +1,7 @@
 //! What failures of providers and bootstraps do.
 
+use std::time::Duration;
+
 use myelin_shape::FirstNode;
 use myelin_state::{BootstrapStage, ErrorClass, NodeStage, OperationKind, OperatorRequest};
 
@@ -320,4 +322,13 @@ fn a_join_before_the_reply_to_the_start_stays_a_join() {
     insta::assert_snapshot!(world.explain("worker-0"), @"StartBootstrap under way, until @122");
     world.settle(seconds(60));
     assert_eq!(world.attempt("worker-0"), 0);
+}
+
+#[test]
+fn an_attempt_that_has_no_time_to_become_ready_ends_all_the_same() {
+    let mut world = World::empty();
+    world.retry.ready_timeout = Duration::ZERO;
+    world.apply([workers(1)]);
+    world.run_for(seconds(2));
+    assert_eq!(world.count(|kind| matches!(kind, EventKind::AttemptFailed { .. })), 1);
 }

@@ -5,9 +5,11 @@ use std::time::Duration;
 use proptest::{collection::vec, prelude::*, sample::select};
 
 use myelin_shape::{FirstNode, Limit, NodeGroupId, OnFailure, RunNodeGroupSpec, SwactorId};
-use myelin_state::{BootstrapStage, ErrorClass, NodeEvent, OperationKind, OperatorRequest};
+use myelin_state::{
+    BootstrapStage, ErrorClass, NodeEvent, OperationKind, OperatorRequest, RetryPolicy,
+};
 
-use super::world::{Boot, Reply, Rule, World, group, image, seconds};
+use super::world::{Boot, Reply, Rule, World, calm, group, image, seconds};
 use crate::{Event, Target};
 
 /// Something that happens to a cluster.
@@ -15,6 +17,7 @@ use crate::{Event, Target};
 enum Move {
     Wait(u64),
     Apply(Vec<RunNodeGroupSpec>),
+    Retry(RetryPolicy),
     Kill(usize),
     Stop(usize),
     Continue(usize),
@@ -63,6 +66,26 @@ fn a_group(id: &'static str) -> impl Strategy<Value = RunNodeGroupSpec> {
 fn groups() -> impl Strategy<Value = Vec<RunNodeGroupSpec>> {
     (prop::option::of(a_group("a")), prop::option::of(a_group("b")))
         .prop_map(|(a, b)| a.into_iter().chain(b).collect())
+}
+
+/// Times from none at all to longer than anything takes; what is tried again at once would only be tried very often.
+fn retry() -> impl Strategy<Value = RetryPolicy> {
+    let time = || select(vec![0_u64, 1, 20, 45, 300, 5000]).prop_map(seconds);
+    let pace = || select(vec![1_u64, 20, 300]).prop_map(seconds);
+    let times = (pace(), pace(), pace(), time(), time(), time(), time());
+    (times, select(vec![0, 2, 3, 10])).prop_map(|(times, max_consecutive_failures)| {
+        let mut retry = RetryPolicy { max_consecutive_failures, ..calm() };
+        (
+            retry.initial_delay,
+            retry.operation_timeout,
+            retry.answer_timeout,
+            retry.ready_timeout,
+            retry.bootstrap_timeout,
+            retry.stable_after,
+            retry.lost_after,
+        ) = times;
+        retry
+    })
 }
 
 fn reply() -> impl Strategy<Value = Reply> {
@@ -121,6 +144,7 @@ fn a_move() -> impl Strategy<Value = Move> {
         8 => (1..200_u64).prop_map(Move::Wait),
         2 => (1..5000_u64).prop_map(Move::Wait),
         3 => groups().prop_map(Move::Apply),
+        1 => retry().prop_map(Move::Retry),
         3 => node().prop_map(Move::Kill),
         2 => node().prop_map(Move::Stop),
         2 => node().prop_map(Move::Continue),
@@ -176,10 +200,16 @@ impl World {
         self.handle(Event::Operator { target, request });
     }
 
+    fn retry_as(&mut self, retry: RetryPolicy) {
+        self.retry = retry;
+        self.apply(self.shape.groups.clone());
+    }
+
     fn play(&mut self, a_move: Move) {
         match a_move {
             Move::Wait(time) => self.run_for(seconds(time)),
             Move::Apply(groups) => self.apply(groups),
+            Move::Retry(retry) => self.retry_as(retry),
             Move::Kill(n) => {
                 if let Some((node, _)) = self.nth_agent(n) {
                     self.kill([node.as_str()]);
@@ -232,6 +262,7 @@ impl World {
     fn heal(&mut self) {
         self.provider.heal();
         self.open_listener();
+        self.retry_as(calm());
         self.handle(Event::Resume);
         for _ in 0..4 {
             if self.is_converged() {
