@@ -21,17 +21,20 @@ struct Deadline {
 }
 
 /// Checks that no time is slept through: neither one a node is held until, nor one that is stored.
-pub(crate) fn check_plan(
+///
+/// Without a plan there must be a settled driver: then there is nothing to act on.
+pub(crate) fn check_covered(
     state: &ClusterState,
     desired: &Desired,
-    plan: &ReconcilePlan,
+    plan: Option<&ReconcilePlan>,
     settled: Option<Settled>,
     now: SystemTime,
     findings: &mut Findings,
 ) {
     let covers = |alarm: Option<SystemTime>, time| alarm.is_some_and(|alarm| alarm <= time);
     let mut waited_for = |id: &LogicalNodeId, name: &str, time: SystemTime| {
-        findings.require(covers(plan.requeue_at, time), Rule::Requeue, Some(id), || {
+        let planned = plan.is_none_or(|plan| covers(plan.requeue_at, time));
+        findings.require(planned, Rule::Requeue, Some(id), || {
             format!("{name} is slept through by the plan")
         });
         let woken = settled.is_none_or(|settled| covers(settled.wake_at, time));
@@ -39,12 +42,13 @@ pub(crate) fn check_plan(
             format!("{name} is slept through by the driver")
         });
     };
-    for (id, held) in &plan.held {
+    for (id, held) in plan.map_or(&[][..], |plan| &plan.held) {
         if let Some(time) = held.until.time() {
             waited_for(id, &format!("the end of `{held}`"), time);
         }
     }
-    let acted_on: BTreeSet<_> = plan.actions.iter().map(NodeAction::node).collect();
+    let actions = plan.map_or(&[][..], |plan| &plan.actions);
+    let acted_on: BTreeSet<_> = actions.iter().map(NodeAction::node).collect();
     let idle = || state.nodes.iter().filter(|(id, _)| !acted_on.contains(id));
     for (id, node) in idle() {
         for deadline in deadlines(node, desired).filter(|deadline| deadline.time > now) {

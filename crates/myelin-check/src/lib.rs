@@ -71,7 +71,8 @@ pub struct Snapshot<'a> {
     pub plan: Option<&'a ReconcilePlan>,
     /// What happened: since the previous step for a [`Linter`], since the beginning for [`check`].
     pub history: Option<&'a [DriverEvent]>,
-    /// That the driver has done all it can without an event, and what it wants then.
+    /// That the driver has done all it can without an event, and what it wants then. With a [plan](Self::plan), that has
+    /// nothing to do, and who waits for counts waits for somebody who moves.
     pub settled: Option<Settled>,
     /// The time.
     pub now: SystemTime,

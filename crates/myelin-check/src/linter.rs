@@ -56,11 +56,15 @@ impl Linter {
             if let Some(plan) = snapshot.plan {
                 plan::check_plan(state, desired, plan, now, &mut findings);
                 policy::check_plan(state, desired, plan, &mut findings);
-                deadline::check_plan(state, desired, plan, snapshot.settled, now, &mut findings);
                 if snapshot.settled.is_some() {
                     waiting::check_plan(state, plan, &mut findings);
                 }
             }
+        }
+        let looks_ahead = snapshot.plan.is_some() || snapshot.settled.is_some();
+        if let Some(desired) = self.desired.as_ref().filter(|_| looks_ahead) {
+            let Snapshot { plan, settled, .. } = *snapshot;
+            deadline::check_covered(state, desired, plan, settled, now, &mut findings);
         }
         if let Some(history) = snapshot.history {
             self.follow(history, now, &mut findings);

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use myelin_check::{Linter, Snapshot};
+use myelin_check::{Linter, Settled, Snapshot};
 use myelin_driver::{ClusterDriver, Desired, Effects, Event, Options, Submission};
 use myelin_shape::{BootstrapSessionId, ClusterShape, RunId, RunNodeGroupSpec};
 use myelin_state::{
@@ -151,6 +151,7 @@ impl Loop {
         let snapshot = Snapshot {
             desired: self.driver.desired(),
             history: Some(&effects.changed.events),
+            settled: Some(Settled { wake_at: effects.wake_at }),
             ..Snapshot::new(self.driver.state(), self.now)
         };
         self.linter.step(&snapshot).unwrap_or_else(|violations| panic!("{violations}"));

@@ -312,6 +312,18 @@ fn the_deciders_own_plan_breaks_no_rule() {
 }
 
 #[test]
+fn a_driver_that_waits_is_held_to_every_deadline_without_a_plan_too() {
+    let (state, shape) = (state(), shape());
+    let check = |wake_at| {
+        let settled = Some(Settled { wake_at });
+        check(&Snapshot { desired: Some(&shape), settled, ..Snapshot::new(&state, at(NOW)) })
+    };
+    assert_eq!(check(Some(at(1010))), Ok(()));
+    found("a late alarm", Rule::Requeue, check(Some(at(1011))));
+    found("no alarm", Rule::Requeue, check(None));
+}
+
+#[test]
 fn who_waits_for_somebody_that_waits_for_a_time_makes_progress() {
     let mut case = Case::new();
     case.silent(6);
