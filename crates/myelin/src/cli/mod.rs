@@ -3,8 +3,9 @@
 //! Each module is one verb or a few that belong together. None of them decides anything about nodes: they start a
 //! [`Host`](crate::host::Host), or ask a running one over its control socket, and print a [view](crate::view).
 //!
-//! Exit status: 0 done, 1 refused or failed, 2 usage (or changes, with `plan --detailed-exitcode`), 3 not converged. Results go
-//! to standard output, everything else to standard error; an error ends with a `hint:` line.
+//! Exit status: 0 done, 1 refused or failed, 2 usage (or changes, with `plan --detailed-exitcode`), 3 not converged,
+//! 101 a broken rule, which only builds with debug assertions look for. Results go to standard output, everything else
+//! to standard error; an error ends with a `hint:` line.
 //!
 //! Reading order: [`run`], `args`, `up`, `plan`, `read`, `operate`, `down`.
 
