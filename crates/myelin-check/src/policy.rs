@@ -91,7 +91,9 @@ fn tally(node: &ManagedNode, action: Option<&NodeAction>, desired: &Desired) -> 
     let active = node.intent == NodeIntent::Active;
     let wanting = desired.wanting(&node.record.desired);
     let group = wanting.filter(|group| *group.template == *node.record.desired.template);
-    let kept = active && group.is_some_and(|group| may_be_kept(node, group));
+    let kept = active
+        && group.is_some_and(|group| may_be_kept(node, group))
+        && begins_delete(action) != Some(DeleteCause::Failed);
     let counted = group.is_some() && !kept && node.quarantine.is_none() && node.refused.is_none();
     let silent = active && node.record.silence.is_some();
     let creating = creates(node);

@@ -6,7 +6,8 @@ use myelin_shape::{
     LogicalNodeId, NodeAttemptId, NodeGroupId, NodeTemplate, OnFailure, OperationId,
 };
 use myelin_state::{
-    DeleteCause, EventKind, ManagedNode, NodeIntent, NodeStage, OperationKind, OperatorRequest,
+    DeleteCause, ErrorClass, EventKind, ManagedNode, NodeIntent, NodeStage, OperationKind,
+    OperatorRequest,
 };
 
 use crate::{
@@ -208,11 +209,12 @@ impl Slot {
                 | OperationKind::BootstrapConvergenceObserved
                 | OperationKind::CancelBootstrap => {}
             }
-        } else if let EventKind::EffectFailed { operation, effect, .. } = kind {
+        } else if let EventKind::EffectFailed { operation, effect, class, .. } = kind {
             self.ended(id, *operation, findings);
             // A failed look at what an earlier create has made settles nothing.
             if *effect == OperationKind::CreateLease && self.machine != Machine::Unsettled {
-                self.machine = Machine::Answered;
+                let unknown = *class == ErrorClass::Ambiguous;
+                self.machine = if unknown { Machine::Unsettled } else { Machine::Answered };
             }
         } else if let EventKind::Expired { operation, .. } = kind {
             let current = self.open.is_some_and(|(open, _)| open == *operation);
@@ -294,14 +296,19 @@ impl Slot {
             }
             flags.ready = false;
             self.silent = false;
-        } else if let EventKind::EffectFailed { effect, .. } = kind {
-            // Who waits for a machine to come or to go lets another one be repaired.
-            flags.repairing &= !matches!(
-                effect,
-                OperationKind::CreateLease
-                    | OperationKind::CancelBootstrap
-                    | OperationKind::DestroyLease
-            );
+        } else if let EventKind::EffectFailed { effect, class, .. } = kind {
+            // Who waits for a machine to come or to go lets another one be repaired. It may have come already where that
+            // is not known.
+            flags.repairing &= match effect {
+                OperationKind::CreateLease => *class == ErrorClass::Ambiguous,
+                OperationKind::CancelBootstrap | OperationKind::DestroyLease => false,
+                OperationKind::LookupEndpoint
+                | OperationKind::StartBootstrap
+                | OperationKind::BootstrapConvergenceObserved => true,
+            };
+        } else if let EventKind::Dispatched { effect: OperationKind::CreateLease, .. } = kind {
+            // Who goes on after a failed create was let to. Settling an earlier one asks nobody.
+            flags.repairing |= flags.recovering && self.machine != Machine::Unsettled;
         } else if let EventKind::Advanced { to, .. } = kind {
             self.handed_off |= matches!(to, NodeStage::HandedOff | NodeStage::Dormant);
         } else if let EventKind::Quarantined { .. } | EventKind::Refused { .. } = kind {

@@ -61,7 +61,7 @@ impl<'a> Movers<'a> {
             HeldReason::CreateLimit { .. } => group(own).creates,
             HeldReason::Budget { .. } => group(own).spends_budget,
             HeldReason::Brake { scope, .. } => scoped(scope).repairs,
-            HeldReason::AwaitingRepair { scope } => scoped(scope).recovers,
+            HeldReason::AwaitingRepair { scope, stuck: None } => scoped(scope).recovers,
             HeldReason::Canary { node } => self.nodes.contains(node),
             // No other reason says that it waits for counts.
             HeldReason::Pending { .. }
@@ -75,6 +75,7 @@ impl<'a> Movers<'a> {
             | HeldReason::Kept
             | HeldReason::CanaryFailed { .. }
             | HeldReason::Paused
+            | HeldReason::AwaitingRepair { stuck: Some(_), .. }
             | HeldReason::AllocatorExhausted => false,
         }
     }

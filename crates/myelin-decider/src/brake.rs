@@ -102,7 +102,7 @@ impl<'a> Policy<'a> {
         view: &GroupView<'a>,
         granted: &Granted,
     ) -> impl Iterator<Item = RepairKey> + use<'a> {
-        let silent_allowed = self.silent_hold(view).is_none();
+        let silent_allowed = self.silent_hold(view).is_none() && !granted.uncovers_failure;
         let mut room = view.create_room(granted);
         let mut has_room = move || {
             let has_room = room > 0;

@@ -18,6 +18,9 @@ use crate::{
 pub(crate) struct Granted {
     groups: BTreeMap<u32, GroupGrants>,
     pub(crate) run_repairs: u32,
+    /// Whether a machine that was kept goes. It fails from then on, so the brakes must be looked at again before a silent
+    /// machine is ended.
+    pub(crate) uncovers_failure: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -89,7 +92,7 @@ impl<'a> Policy<'a> {
         let mut grants = Vec::new();
         for &number in &self.index.moved {
             if let Some(view) = self.view(number) {
-                self.grant_keep(&view, &mut grants);
+                granted.uncovers_failure |= self.grant_keep(&view, &mut grants);
                 self.grant_create(&view, granted, &mut grants);
                 self.grant_replace(&view, granted, &mut grants);
             }
@@ -105,8 +108,9 @@ impl<'a> Policy<'a> {
         Some(GroupView { number, group, lines, record })
     }
 
-    /// Failed machines beyond the limit, and those kept long enough, are cleaned up.
-    fn grant_keep(&self, view: &GroupView<'_>, grants: &mut Vec<Grant>) {
+    /// Failed machines beyond the limit, and those kept long enough, are cleaned up. Returns whether there are any.
+    fn grant_keep(&self, view: &GroupView<'_>, grants: &mut Vec<Grant>) -> bool {
+        let before = grants.len();
         let mut kept = 0;
         for &(failed_at, index) in &view.lines.keep {
             let until = kept_until(failed_at, Some(view.group));
@@ -117,6 +121,7 @@ impl<'a> Policy<'a> {
                 kept += 1;
             }
         }
+        grants.len() > before
     }
 
     fn grant_create(&self, view: &GroupView<'_>, granted: &mut Granted, grants: &mut Vec<Grant>) {

@@ -335,10 +335,20 @@ impl Index {
         self.deadlines.first().map(|(time, _)| *time)
     }
 
-    /// Returns the nodes whose deadline is due.
-    pub(crate) fn due(&self, now: SystemTime) -> impl Iterator<Item = LogicalNodeId> {
-        let due = self.deadlines.iter().take_while(move |(time, _)| *time <= now);
-        due.map(|&(_, key)| self.id(key))
+    /// Returns a node's deadline if it is due and was not taken yet.
+    pub(crate) fn due(&self, key: SlotKey, now: SystemTime) -> Option<SystemTime> {
+        self.entries.get(&key)?.deadline.filter(|&time| time <= now)
+    }
+
+    /// Returns the nodes whose deadline is due, and takes those deadlines back.
+    pub(crate) fn take_due(&mut self, now: SystemTime) -> Vec<LogicalNodeId> {
+        let due = self.deadlines.iter().take_while(|(time, _)| *time <= now);
+        let keys: Vec<_> = due.map(|&(_, key)| key).collect();
+        let disarm = |key| {
+            self.disarm(key);
+            self.id(key)
+        };
+        keys.into_iter().map(disarm).collect()
     }
 }
 

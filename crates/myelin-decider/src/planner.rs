@@ -110,9 +110,9 @@ impl Planner {
         self.index.run_moved = true;
     }
 
-    /// Returns the nodes with a deadline that is due; they must be looked at next.
-    pub fn due(&self, now: SystemTime) -> impl Iterator<Item = LogicalNodeId> {
-        self.index.due(now)
+    /// Returns the nodes with a deadline that is due, each deadline once; they must be looked at next.
+    pub fn take_due(&mut self, now: SystemTime) -> Vec<LogicalNodeId> {
+        self.index.take_due(now)
     }
 
     /// Returns the nodes that are not as desired.
@@ -290,7 +290,11 @@ impl Planner {
             NodeDecision::Wait(held) => NodeDecision::Wait(unless_paused(paused, held, now)),
             decision @ NodeDecision::Act(_) => decision,
         };
-        let entry = index::entry(key, node, &decision, group, now);
+        let mut entry = index::entry(key, node, &decision, group, now);
+        if let Some(due) = self.index.due(key, now) {
+            // It has fallen due and was not acted on yet: this look comes from an observation that was folded before.
+            entry.deadline = Some(due);
+        }
         self.index.set(key, Some(entry));
         if let Some(Line::Keep(_)) = entry.line {
             // How long it is kept depends on the time, and not on counts alone.

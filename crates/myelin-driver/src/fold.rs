@@ -18,7 +18,8 @@ fn narrate(node: &ManagedNode, before: &Before, mut tell: impl FnMut(EventKind))
     if let Some((operation, effect)) = before.effect.filter(|_| node.pending.is_none()) {
         tell(if node.retry.consecutive_failures > before.failures {
             let error = node.retry.last_error.clone().unwrap_or_default();
-            EventKind::EffectFailed { operation, effect, error }
+            let class = before.failed.unwrap_or(ErrorClass::Transient);
+            EventKind::EffectFailed { operation, effect, class, error }
         } else {
             EventKind::Succeeded { operation, effect }
         });
@@ -62,6 +63,8 @@ struct Before {
     deleting: bool,
     failures: u32,
     effect: Option<(OperationId, OperationKind)>,
+    /// How the observation says that the effect failed.
+    failed: Option<ErrorClass>,
 }
 
 impl Before {
@@ -76,6 +79,7 @@ impl Before {
             deleting: node.intent == NodeIntent::Deleting,
             failures: node.retry.consecutive_failures,
             effect: node.pending.as_deref().map(|pending| (pending.id, pending.kind)),
+            failed: None,
         }
     }
 }
@@ -111,13 +115,17 @@ impl ClusterDriver {
     /// Folds, and notes what that changed: in the history, for the next pass, and for the node's group.
     fn fold_one(&mut self, observation: NodeObservation) -> Folded {
         let (id, at) = (observation.node.clone(), self.now);
-        let finishes = matches!(observation.event, NodeEvent::OperationFinished { .. });
+        let outcome = match &observation.event {
+            NodeEvent::OperationFinished { outcome, .. } => Some(outcome.error_class()),
+            _ => None,
+        };
         let Some(node) = self.state.nodes.get_mut(id.as_str()) else {
             return Folded::Ignored(Ignored::StaleAttempt);
         };
         let mut before = Before::of(node);
         // Without a result, an effect that is gone was given up, not ended.
-        before.effect = before.effect.filter(|_| finishes);
+        before.effect = before.effect.filter(|_| outcome.is_some());
+        before.failed = outcome.flatten();
         let folded = observe(node, observation, at, &self.retry);
         if folded == Folded::Applied {
             let attempt = Some(node.attempt);
@@ -289,8 +297,8 @@ impl ClusterDriver {
 
     /// Folds every deadline that is due.
     pub(crate) fn expire_due(&mut self) {
-        let Some(planner) = &self.planner else { return };
-        for id in planner.due(self.now).collect::<Vec<_>>() {
+        let Some(planner) = &mut self.planner else { return };
+        for id in planner.take_due(self.now) {
             self.touched.push(id.clone());
             self.expire(id);
         }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use myelin_shape::{LogicalNodeId, NodeAttemptId, OperationId};
 
-use crate::{DeleteCause, NodeStage, OperationKind, OperatorRequest};
+use crate::{DeleteCause, ErrorClass, NodeStage, OperationKind, OperatorRequest};
 
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -52,7 +52,12 @@ pub enum EventKind {
     /// A pending effect ended well.
     Succeeded { operation: OperationId, effect: OperationKind },
     /// A pending effect failed.
-    EffectFailed { operation: OperationId, effect: OperationKind, error: Box<str> },
+    EffectFailed {
+        operation: OperationId,
+        effect: OperationKind,
+        class: ErrorClass,
+        error: Box<str>,
+    },
     /// The attempt got further.
     Advanced { from: NodeStage, to: NodeStage },
     /// The node became ready.
@@ -132,7 +137,7 @@ impl fmt::Display for EventKind {
             Self::Dispatched { operation, effect } => write!(f, "{effect} {operation} submitted"),
             Self::Expired { operation, effect } => write!(f, "{effect} {operation} timed out"),
             Self::Succeeded { operation, effect } => write!(f, "{effect} {operation} done"),
-            Self::EffectFailed { operation, effect, error } => {
+            Self::EffectFailed { operation, effect, error, .. } => {
                 write!(f, "{effect} {operation} failed: {error}")
             }
             Self::Advanced { from, to } => write!(f, "{from} → {to}"),

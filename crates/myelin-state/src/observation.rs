@@ -134,6 +134,16 @@ pub enum ErrorClass {
     AlreadyAbsent,
 }
 
+impl OperationOutcome {
+    /// Returns what kind of failure it is, if it is one.
+    pub fn error_class(&self) -> Option<ErrorClass> {
+        match self {
+            Self::Failed(error) => Some(error.class),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for ErrorClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -2,8 +2,8 @@
 
 use myelin_shape::{NodeAttemptId, OperationId};
 use myelin_state::{
-    ClusterState, DeleteCause, DriverEvent, EventKind, NodeIntent, NodeStage, OperationKind,
-    Silence,
+    ClusterState, DeleteCause, DriverEvent, ErrorClass, EventKind, NodeIntent, NodeStage,
+    OperationKind, Silence,
 };
 
 use super::fixture::{NOW, at, copy, found, lease, node, shape, state};
@@ -184,7 +184,8 @@ const DOCTORED: &[Doctor] = &[
         ambiguous(&mut case.before);
         let (operation, effect) = (operation(2, 1), OperationKind::CreateLease);
         case.happens(2, EventKind::Dispatched { operation, effect });
-        case.happens(2, EventKind::EffectFailed { operation, effect, error: "no".into() });
+        let class = ErrorClass::Transient;
+        case.happens(2, EventKind::EffectFailed { operation, effect, class, error: "no".into() });
         let after = node(&mut case.after, 2);
         (after.pending, after.next_operation_sequence) = (None, 2);
     }),
@@ -236,7 +237,8 @@ const DOCTORED: &[Doctor] = &[
             (node(state, 2).recovering, node(state, 2).repairing) = (true, true);
         }
         let (operation, effect) = (operation(2, 0), OperationKind::CreateLease);
-        case.happens(2, EventKind::EffectFailed { operation, effect, error: "no".into() });
+        let class = ErrorClass::Transient;
+        case.happens(2, EventKind::EffectFailed { operation, effect, class, error: "no".into() });
         node(&mut case.after, 2).pending = None;
     }),
     ("a ready node that is taken and spends nothing", Rule::Flags, |case| {

@@ -288,7 +288,7 @@ const DOCTORED: &[Doctor] = &[
     }),
     ("a wait for a repair that nobody may begin", Rule::Progress, |case| {
         let scope = BrakeScope::Group("worker".into());
-        case.waits_for_nobody(HeldReason::AwaitingRepair { scope });
+        case.waits_for_nobody(HeldReason::AwaitingRepair { scope, stuck: None });
     }),
     ("a wait for a canary that does not sing", Rule::Progress, |case| {
         case.waits_for_nobody(HeldReason::Canary { node: "worker-0".into() });

@@ -133,7 +133,7 @@ proptest! {
         let (after, mut touched) = changed(&before, &changes);
         let now = at(NOW + later);
         touched.extend(acted);
-        touched.extend(planner.due(now));
+        touched.extend(planner.take_due(now));
         let mut desired = first.clone();
         if let Some(second) = second {
             desired = second;

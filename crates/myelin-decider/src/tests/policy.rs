@@ -239,6 +239,18 @@ fn a_silent_machine_waits_for_the_person_that_releases_the_failed_ones() {
 }
 
 #[test]
+fn what_is_kept_no_longer_counts_before_a_silent_machine_is_ended() {
+    let mut wanted = workers(2);
+    wanted.policy.on_failure = OnFailure::Keep;
+    wanted.policy.keep_limit = 0;
+    let mut observed = all(&wanted, lost);
+    change(&mut observed, "worker-1", failed);
+    let before = plan(&observed, &shape([wanted.clone()]));
+    change(&mut observed, "worker-1", super::fixture::deleting);
+    insta::assert_snapshot!(format!("{before}# deleting\n{}", plan(&observed, &shape([wanted]))));
+}
+
+#[test]
 fn no_second_silent_machine_ends_before_a_repair_is_ready() {
     let mut observed = all(&workers(5), lost);
     observed.brake.silent_machine_ended = true;
