@@ -53,7 +53,7 @@ pub(crate) struct Brakings {
 
 impl<'a> Policy<'a> {
     pub(crate) fn grant_repair(&self, granted: &mut Granted, grants: &mut Vec<Grant>) {
-        if self.index.repairs.is_empty() {
+        if self.index.repairs.is_empty() || granted.uncovers_failure {
             return;
         }
         let run = self.run_brake(0);
@@ -102,7 +102,7 @@ impl<'a> Policy<'a> {
         view: &GroupView<'a>,
         granted: &Granted,
     ) -> impl Iterator<Item = RepairKey> + use<'a> {
-        let silent_allowed = self.silent_hold(view).is_none() && !granted.uncovers_failure;
+        let silent_allowed = self.silent_hold(view).is_none();
         let mut room = view.create_room(granted);
         let mut has_room = move || {
             let has_room = room > 0;

@@ -18,8 +18,8 @@ use crate::{
 pub(crate) struct Granted {
     groups: BTreeMap<u32, GroupGrants>,
     pub(crate) run_repairs: u32,
-    /// Whether a machine that was kept goes. It fails from then on, so the brakes must be looked at again before a silent
-    /// machine is ended.
+    /// Whether a machine that was kept goes. It counts as failing from then on, so the brakes are looked at again before
+    /// anything is repaired.
     pub(crate) uncovers_failure: bool,
 }
 

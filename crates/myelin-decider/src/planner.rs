@@ -359,7 +359,7 @@ impl Planner {
             pass.held.extend(held.map(|held| (action.node().clone(), held)));
         }
         self.index.moved.clear();
-        self.index.run_moved = false;
+        self.index.run_moved = granted.uncovers_failure;
     }
 
     /// The step of a node that waited in a line since an earlier pass.
