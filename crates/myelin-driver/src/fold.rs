@@ -115,9 +115,10 @@ impl ClusterDriver {
     /// Folds, and notes what that changed: in the history, for the next pass, and for the node's group.
     fn fold_one(&mut self, observation: NodeObservation) -> Folded {
         let (id, at) = (observation.node.clone(), self.now);
-        let outcome = match &observation.event {
-            NodeEvent::OperationFinished { outcome, .. } => Some(outcome.error_class()),
-            _ => None,
+        let outcome = if let NodeEvent::OperationFinished { outcome, .. } = &observation.event {
+            Some(outcome.error_class())
+        } else {
+            None
         };
         let Some(node) = self.state.nodes.get_mut(id.as_str()) else {
             return Folded::Ignored(Ignored::StaleAttempt);

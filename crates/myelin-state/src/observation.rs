@@ -137,10 +137,7 @@ pub enum ErrorClass {
 impl OperationOutcome {
     /// Returns what kind of failure it is, if it is one.
     pub fn error_class(&self) -> Option<ErrorClass> {
-        match self {
-            Self::Failed(error) => Some(error.class),
-            _ => None,
-        }
+        if let Self::Failed(error) = self { Some(error.class) } else { None }
     }
 }
 

@@ -108,21 +108,17 @@ fn under_the_brake_at_most_one_machine_is_asked_for_however_often_that_fails() {
     world.settle(seconds(7200));
     let (mut under_way, mut n_ready, mut n_failed) = (BTreeSet::new(), 0, 0);
     for event in &world.history[from..] {
-        match &event.kind {
-            EventKind::Dispatched { operation, effect: OperationKind::CreateLease } => {
-                under_way.insert(*operation);
-                // With six of ten well again the brake is off.
-                assert!(n_ready >= 6 || under_way.len() == 1, "{under_way:?}");
-            }
-            EventKind::Succeeded { operation, .. } => {
-                under_way.remove(operation);
-            }
-            EventKind::EffectFailed { operation, effect: OperationKind::CreateLease, .. } => {
-                under_way.remove(operation);
-                n_failed += 1;
-            }
-            EventKind::Ready => n_ready += 1,
-            _ => {}
+        if let EventKind::Dispatched { operation, effect: OperationKind::CreateLease } = &event.kind
+        {
+            under_way.insert(*operation);
+            // With six of ten well again the brake is off.
+            assert!(n_ready >= 6 || under_way.len() == 1, "{under_way:?}");
+        } else if let EventKind::Succeeded { operation, .. } = &event.kind {
+            under_way.remove(operation);
+        } else if let EventKind::EffectFailed { operation, .. } = &event.kind {
+            n_failed += u32::from(under_way.remove(operation));
+        } else if event.kind == EventKind::Ready {
+            n_ready += 1;
         }
     }
     assert_eq!((n_ready, n_failed), (10, 12));
