@@ -105,9 +105,11 @@ pub(crate) fn check_moves(
     let mut require = |holds: bool, name: &str| {
         findings.require(holds, Rule::StoredOnce, Some(id), || format!("{name} has moved"));
     };
-    // What has passed during a pause may be given again.
+    // What has passed during a pause, or while the control plane was away, may be given again.
     let given_again = |old, new| {
-        let given = |event: &&DriverEvent| event.kind == EventKind::TimeGiven && event.at >= old;
+        let given = |event: &&DriverEvent| {
+            matches!(event.kind, EventKind::TimeGiven | EventKind::TakenUp) && event.at >= old
+        };
         old < new && events.iter().any(given)
     };
     let stays = |old: Option<SystemTime>, new: Option<SystemTime>| match old.zip(new) {
@@ -130,7 +132,8 @@ pub(crate) fn check_moves(
     let silences = old.silence.as_deref().zip(new.silence.as_deref());
     if let Some((old, new)) = silences.filter(|_| !told(&|kind| *kind == EventKind::Heard)) {
         require(old.lost_at == new.lost_at, "the last contact of a silent agent");
-        let heard_out = told(&|kind| *kind == EventKind::HeardOut) && old.deadline < new.deadline;
-        require(old.deadline == new.deadline || heard_out, "the time to be heard again");
+        let more = |kind: &EventKind| matches!(kind, EventKind::HeardOut | EventKind::TakenUp);
+        let given = told(&more) && old.deadline < new.deadline;
+        require(old.deadline == new.deadline || given, "the time to be heard again");
     }
 }

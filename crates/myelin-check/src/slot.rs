@@ -216,6 +216,11 @@ impl Slot {
                 let unknown = *class == ErrorClass::Ambiguous;
                 self.machine = if unknown { Machine::Unsettled } else { Machine::Answered };
             }
+        } else if let EventKind::Interrupted { operation, effect } = kind {
+            self.ended(id, *operation, findings);
+            if *effect == OperationKind::CreateLease {
+                self.machine = Machine::Unsettled;
+            }
         } else if let EventKind::Expired { operation, .. } = kind {
             let current = self.open.is_some_and(|(open, _)| open == *operation);
             findings.require(current, Rule::RecordBeforeDispatch, Some(id), || {

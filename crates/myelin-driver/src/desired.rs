@@ -1,12 +1,13 @@
 //! Acceptance of desired shapes (seed 1 §5.1).
 
-use std::sync::Arc;
+use std::{sync::Arc, time::SystemTime};
 
 use myelin_decider::{Planner, Topology};
-use myelin_shape::{ClusterShape, RunId, ShapeErrors};
-use myelin_state::RetryPolicy;
+use myelin_reducer::transition::{self, TakenUp};
+use myelin_shape::{ClusterShape, LogicalNodeId, RunId, ShapeErrors};
+use myelin_state::{ClusterState, RetryPolicy};
 
-use crate::{ClusterDriver, EventKind};
+use crate::{ClusterDriver, EventKind, Options, fold::look};
 
 /// A desired shape with the driver configuration that came with it.
 #[derive(Clone, Debug, PartialEq)]
@@ -91,6 +92,48 @@ impl ClusterDriver {
         self.effects.changed.desired = true;
         self.emit(None, EventKind::DesiredAccepted { generation });
         Ok(())
+    }
+
+    /// Returns a driver that goes on from what an earlier one has left, and wants the same.
+    ///
+    /// Effects that were under way count as interrupted: their results are lost, whatever they are.
+    ///
+    /// # Errors
+    ///
+    /// The shape is invalid.
+    pub fn resume(
+        options: Options,
+        state: ClusterState,
+        desired: Desired,
+        now: SystemTime,
+    ) -> Result<Self, DesiredError> {
+        let topology = Topology::with_max_nodes(&desired.shape, options.max_nodes)
+            .map_err(DesiredError::Invalid)?;
+        let mut driver = Self::restore(options, state);
+        driver.now = now;
+        driver.retry = Arc::new(desired.retry);
+        driver.desired = Some(desired.shape);
+        driver.planner = Some(Planner::new(topology));
+        for id in driver.state.nodes.keys().cloned().collect::<Vec<_>>() {
+            driver.take_up(&id);
+        }
+        driver.wake();
+        Ok(driver)
+    }
+
+    fn take_up(&mut self, id: &LogicalNodeId) {
+        let node = self.state.nodes.get_mut(id).expect("it is one of its keys");
+        let taken_up = transition::take_up(node, self.now, &self.retry);
+        look(&mut self.planner, node, self.state.paused, self.now);
+        if taken_up != TakenUp::default() {
+            self.effects.changed.nodes.push(id.clone());
+        }
+        if let Some((operation, effect)) = taken_up.interrupted {
+            self.emit(Some(id), EventKind::Interrupted { operation, effect });
+        }
+        if taken_up.times {
+            self.emit(Some(id), EventKind::TakenUp);
+        }
     }
 
     /// Forgets what was known of groups that are gone, nodes and all, before this shape.

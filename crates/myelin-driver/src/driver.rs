@@ -146,6 +146,11 @@ impl ClusterDriver {
         self.queue.add(RunKey);
     }
 
+    /// Makes sure that a pass is run, whatever has happened.
+    pub(crate) fn wake(&mut self) {
+        self.queue.add(RunKey);
+    }
+
     /// Runs passes until nothing is left to do without an event, and returns the duties since the last call.
     pub fn run(&mut self, now: SystemTime) -> Effects {
         self.now = self.now.max(now);

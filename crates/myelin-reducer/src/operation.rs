@@ -154,9 +154,8 @@ fn failed(
     now: SystemTime,
     policy: &RetryPolicy,
 ) {
-    if error.class == ErrorClass::Ambiguous && kind.creates() {
-        node.retry.ambiguous_operation = Some(kind);
-        node.retry.ambiguous_since.get_or_insert(now);
+    if error.class == ErrorClass::Ambiguous {
+        unsettled(node, kind, now);
     }
     let active = node.intent == NodeIntent::Active;
     let message = error.to_string();
@@ -232,6 +231,14 @@ fn delay(class: ErrorClass, now: SystemTime) -> Delay {
 fn refused(node: &mut ManagedNode, message: Box<str>, now: SystemTime) {
     node.refused = Some(Box::new(Refusal { message, at: now }));
     node.repairing = false;
+}
+
+/// What may have made something must be looked for before it is asked for again.
+pub(crate) fn unsettled(node: &mut ManagedNode, kind: OperationKind, now: SystemTime) {
+    if kind.creates() {
+        node.retry.ambiguous_operation = Some(kind);
+        node.retry.ambiguous_since.get_or_insert(now);
+    }
 }
 
 /// Nor must looking for a session whose start has no known outcome.

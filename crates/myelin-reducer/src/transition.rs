@@ -8,7 +8,10 @@ use myelin_state::{
     RetryState, after, deadline,
 };
 
-use crate::failure::{end_attempt, forget_failures_if_stable};
+use crate::{
+    failure::{end_attempt, forget_failures_if_stable},
+    operation::unsettled,
+};
 
 /// A timeout of nothing would be due before anybody could answer, and a deadline that is due when it is stored has no
 /// moment at which it falls due.
@@ -145,6 +148,34 @@ pub fn resume(node: &mut ManagedNode, now: SystemTime, policy: &RetryPolicy) -> 
     again(&mut node.record.ready_by, policy.ready_timeout);
     again(&mut node.record.bootstrap_by, policy.bootstrap_timeout);
     given
+}
+
+/// What taking a node up after the end of its control plane has changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TakenUp {
+    /// The effect that was under way.
+    pub interrupted: Option<(OperationId, OperationKind)>,
+    /// Whether a time runs anew.
+    pub times: bool,
+}
+
+/// Takes a node up from a record that an earlier control plane has left (`spec 5`).
+///
+/// The result of an effect that was under way never comes: a create or start is unsettled now, anything else may be
+/// repeated. Nothing could be heard or done meanwhile, so a silence counts from now, and an attempt whose times have
+/// passed has them again.
+pub fn take_up(node: &mut ManagedNode, now: SystemTime, policy: &RetryPolicy) -> TakenUp {
+    let interrupted = node.pending.take().map(|pending| (pending.id, pending.kind));
+    if let Some((_, kind)) = interrupted {
+        unsettled(node, kind, now);
+    }
+    let mut times = resume(node, now, policy);
+    if let Some(silence) = node.record.silence.as_deref_mut() {
+        let by = deadline(now, policy.lost_after);
+        times |= silence.deadline < by;
+        silence.deadline = silence.deadline.max(by);
+    }
+    TakenUp { interrupted, times }
 }
 
 /// Notes that the pending effect's deadline has passed, and stores one for the executor's answer.

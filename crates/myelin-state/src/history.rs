@@ -70,6 +70,10 @@ pub enum EventKind {
     HeardOut,
     /// The attempt has its time again, since it passed while effects were paused.
     TimeGiven,
+    /// The control plane ended while the effect was under way: what has come of it is looked for.
+    Interrupted { operation: OperationId, effect: OperationKind },
+    /// The control plane was away; the times that ran meanwhile run anew.
+    TakenUp,
     /// The attempt ended in failure.
     AttemptFailed { reason: Box<str> },
     /// Nothing is leased for the slot any more until its spec changes or an operator says so.
@@ -105,6 +109,8 @@ impl EventKind {
             Self::Heard => "heard",
             Self::HeardOut => "heard_out",
             Self::TimeGiven => "time_given",
+            Self::Interrupted { .. } => "interrupted",
+            Self::TakenUp => "taken_up",
             Self::AttemptFailed { .. } => "attempt_failed",
             Self::Quarantined { .. } => "quarantined",
             Self::Refused { .. } => "refused",
@@ -146,6 +152,10 @@ impl fmt::Display for EventKind {
             Self::Heard => f.write_str("agent heard again"),
             Self::HeardOut => f.write_str("agent has as long again to be heard"),
             Self::TimeGiven => f.write_str("attempt has its time again after the pause"),
+            Self::Interrupted { operation, effect } => {
+                write!(f, "{effect} {operation} was under way when the control plane ended")
+            }
+            Self::TakenUp => f.write_str("taken up again: its times run anew"),
             Self::AttemptFailed { reason } => write!(f, "attempt failed: {reason}"),
             Self::Quarantined { failures } => write!(f, "quarantined after {failures} attempts"),
             Self::Refused { message } => write!(f, "provider refused the template: {message}"),

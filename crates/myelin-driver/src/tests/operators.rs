@@ -231,6 +231,34 @@ fn what_fell_due_while_no_driver_ran_is_folded_by_the_next_one() {
 }
 
 #[test]
+fn a_resumed_driver_looks_for_what_was_under_way_at_once() {
+    let mut world = World::new([workers(2)]);
+    world.script(Rule::effect(OperationKind::CreateLease, Reply::Lost, 2));
+    world.run_for(seconds(1));
+    world.restart(true);
+    world.handle(Event::Wake);
+    let interrupted = |kind: &EventKind| matches!(kind, EventKind::Interrupted { .. });
+    assert_eq!(world.count(interrupted), 2);
+    world.settle(seconds(60));
+    assert_eq!(world.provider.n_leases_ever, 2, "what the lost creates have made is adopted");
+}
+
+#[test]
+fn nobody_is_lost_for_the_time_the_control_plane_was_away() {
+    let mut world = World::ready([workers(3)]);
+    let agent = world.provider.agent("worker-1");
+    world.falls_silent(agent.clone());
+    world.run_for(seconds(12));
+    assert_eq!(world.n_ready(), 2);
+    world.now += Duration::from_hours(1);
+    world.restart(true);
+    world.run_for(seconds(30));
+    world.is_heard(agent);
+    world.settle(seconds(60));
+    assert_eq!(world.provider.n_leases_ever, 3);
+}
+
+#[test]
 fn a_time_out_of_nothing_neither_spins_nor_is_forgotten() {
     let mut driver = ClusterDriver::new(Options::default());
     let mut desired = Desired::new(ClusterShape::new(RunId(1), 1, [workers(1)]));

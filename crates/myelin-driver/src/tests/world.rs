@@ -288,7 +288,8 @@ impl World {
     pub(crate) fn restart(&mut self, loses_replies: bool) {
         let state = self.driver.state().clone();
         self.linter = Linter::restore(&state);
-        self.driver = ClusterDriver::restore(Options::default(), state);
+        let desired = Desired { shape: self.shape.clone(), retry: self.retry.clone() };
+        self.driver = ClusterDriver::resume(Options::default(), state, desired, self.now).unwrap();
         if loses_replies {
             self.timeline.retain(|_, happening| {
                 let Happening::Event(Event::Observed(observation)) = happening else {
