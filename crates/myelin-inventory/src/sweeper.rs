@@ -1,0 +1,492 @@
+//! The memory across sweeps, and what follows from it.
+//!
+//! Reading order: [`Event`], [`Duties`], [`Sweeper`], then [`absence`] and [`strays`].
+
+mod absence;
+mod strays;
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, SystemTime},
+};
+
+use myelin_executor::{FoundLease, Presence, ProviderIdentity};
+use myelin_shape::{LogicalNodeId, NodeAttemptId, ProviderKind};
+use myelin_state::{LeaseFacts, NodeEvent, NodeObservation, RetryPolicy};
+
+use crate::{
+    Account, Census, Class, Fate, Finding, Hold, HoldReason, Listing, ListingFailure, Stop,
+    StoreDoubt, View,
+    census::{Sight, classify},
+    store_is_behind,
+    sweeper::{
+        absence::{Absences, Weighed},
+        strays::Strays,
+    },
+};
+
+/// How many of so many may be missing, or be taken, at once: a tenth, at least one (`spec 4.3`).
+pub(crate) fn tenth_of(n: usize) -> usize {
+    (n / 10).max(1)
+}
+
+/// What the sweeper takes for granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// The longest that a create may be under way after it was recorded. What is older was not made just now.
+    pub longest_create: Duration,
+    /// How long an agent must have said nothing before its lease may be called gone; several heartbeats.
+    pub quiet_for: Duration,
+}
+
+impl Rules {
+    /// Returns the rules for a retry policy: a create may take its timeout, and the answer to its being stopped.
+    pub fn of(retry: &RetryPolicy) -> Self {
+        let longest_create = retry.operation_timeout.saturating_add(retry.answer_timeout);
+        // Agents are heard every two seconds by default, and silent after six.
+        Self { longest_create, quiet_for: Duration::from_secs(10) }
+    }
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self::of(&RetryPolicy::default())
+    }
+}
+
+/// On whose word strays are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Authority {
+    /// The rules': with every brake.
+    Rules,
+    /// A person's, who has seen the census: however many, paused or not, and also from a restored store.
+    Person,
+}
+
+/// All providers' answers, and the records as they were *after* the last of them came.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    /// What could be listed; one listing a provider.
+    pub listings: Vec<Listing>,
+    /// What could not.
+    pub failures: Vec<ListingFailure>,
+    /// The records.
+    pub view: View,
+    /// On whose word strays are taken.
+    pub authority: Authority,
+}
+
+/// Why a lease is looked up.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Question {
+    /// It is recorded, and has been missing from listings for long enough.
+    Gone {
+        /// Whose it is.
+        node: LogicalNodeId,
+        /// The attempt.
+        attempt: NodeAttemptId,
+    },
+    /// It is about to be taken.
+    Stray {
+        /// As it was listed.
+        found: Box<FoundLease>,
+        /// Surplus or orphan.
+        class: Class,
+        /// On whose word.
+        authority: Authority,
+    },
+}
+
+/// A lease to look up by its handle.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LookUp {
+    /// Who is to be asked.
+    pub provider: ProviderKind,
+    /// The lease.
+    pub lease: LeaseFacts,
+    /// Why.
+    pub question: Question,
+}
+
+/// What a look-up found: who answered, and what; or why nobody did.
+pub type Answer = Result<(ProviderIdentity, Presence), String>;
+
+/// A lease to destroy, once that is recorded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Taking {
+    /// Whose it is.
+    pub provider: ProviderKind,
+    /// The lease.
+    pub found: FoundLease,
+    /// Surplus or orphan.
+    pub class: Class,
+    /// On whose word.
+    pub authority: Authority,
+}
+
+/// Everything that happens to a sweeper.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The records were read before anything was listed.
+    Primed(View),
+    /// Every provider was asked, then the records were read.
+    Swept(Sweep),
+    /// The records could not be read after the listings came.
+    Unread(String),
+    /// Look-ups were answered, then the records were read.
+    LookedUp {
+        /// The answers.
+        answers: Vec<(LookUp, Answer)>,
+        /// The records.
+        view: View,
+    },
+    /// A lease that was to be taken is gone, or why not.
+    Taken {
+        /// The lease.
+        taking: Taking,
+        /// How it went.
+        outcome: Result<(), String>,
+    },
+    /// A person says that the provider's new identity is right.
+    IdentityAccepted(ProviderKind),
+}
+
+/// What is to be done, in this order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Duties {
+    /// Say these, loudly. Each is said when it begins, not again while it lasts.
+    pub say: Vec<Finding>,
+    /// Record who answers for a provider, for the next start.
+    pub remember: Vec<(ProviderKind, ProviderIdentity)>,
+    /// Hand these to the driver.
+    pub observe: Vec<NodeObservation>,
+    /// Look these up, read the records, and report [`Event::LookedUp`]: strays one by one.
+    pub look_up: Vec<LookUp>,
+    /// Record that these are destroyed, destroy them, and report [`Event::Taken`].
+    pub destroy: Vec<Taking>,
+}
+
+/// Finds lost leases and strays by comparing listings with records over time.
+///
+/// Its memory holds what was recorded at the last look, what was missing since when, and what was nobody's how often. It
+/// is bounded by what is listed and recorded. Losing it costs two sweeps.
+#[derive(Clone, Debug)]
+pub struct Sweeper {
+    rules: Rules,
+    identities: BTreeMap<ProviderKind, ProviderIdentity>,
+    absences: Absences,
+    strays: Strays,
+    /// The attempts that were current when the records were last read.
+    current: BTreeMap<LogicalNodeId, NodeAttemptId>,
+    census: Census,
+}
+
+impl Sweeper {
+    /// Returns a sweeper that knows who answered for each provider before the restart.
+    pub fn new(rules: Rules, identities: BTreeMap<ProviderKind, ProviderIdentity>) -> Self {
+        Self {
+            rules,
+            identities,
+            absences: Absences::default(),
+            strays: Strays::default(),
+            current: BTreeMap::new(),
+            census: Census::default(),
+        }
+    }
+
+    /// Returns what was found last.
+    pub fn census(&self) -> &Census {
+        &self.census
+    }
+
+    /// Takes one event and returns what is to be done about it.
+    pub fn handle(&mut self, now: SystemTime, event: Event) -> Duties {
+        match event {
+            Event::Primed(view) => {
+                self.look_at(&view, now);
+                Duties::default()
+            }
+            Event::Swept(sweep) => self.swept(now, sweep),
+            Event::Unread(why) => self.unread(now, why),
+            Event::LookedUp { answers, view } => self.looked_up(now, answers, &view),
+            Event::Taken { taking, outcome } => self.taken(taking, outcome),
+            Event::IdentityAccepted(provider) => self.accept_identity(&provider),
+        }
+    }
+
+    fn look_at(&mut self, view: &View, now: SystemTime) {
+        let slots = view.slots.iter();
+        let current = slots.filter(|(_, slot)| slot.life != crate::Life::Over);
+        self.current = current.map(|(id, slot)| (id.clone(), slot.attempt)).collect();
+        self.absences.look_at(view, now);
+    }
+
+    fn swept(&mut self, now: SystemTime, sweep: Sweep) -> Duties {
+        let mut duties = Duties::default();
+        let behind = store_is_behind(&sweep.listings, &sweep.view).map(StoreDoubt::Behind);
+        let doubt = behind.or_else(|| sweep.view.doubt.clone());
+        let accounts = self.census.accounts.clone();
+        let mut census = Census { at: Some(now), doubt, accounts, ..Census::default() };
+        for ListingFailure { provider, error } in sweep.failures {
+            let account = census.accounts.entry(provider).or_default();
+            hold(account, HoldReason::Unlisted { error }, now);
+        }
+        // What records that lost something say is missing, or nobody's, is neither.
+        let trusted =
+            !matches!(census.doubt, Some(StoreDoubt::Behind(_) | StoreDoubt::Unreadable(_)));
+        if !trusted {
+            self.absences.forget_misses();
+            self.strays.forget_sightings();
+        }
+        for listing in &sweep.listings {
+            self.fold(listing, &sweep.view, trusted, now, &mut census, &mut duties);
+        }
+        self.strays.judge(&mut census, &sweep.view, sweep.authority, &mut duties);
+        census.entries.sort_by(|a, b| (&a.provider, b.age).cmp(&(&b.provider, a.age)));
+        self.look_at(&sweep.view, now);
+        self.publish(census, &mut duties);
+        duties
+    }
+
+    /// Folds one listing: who answers, what is missing, what is nobody's.
+    fn fold(
+        &mut self,
+        listing: &Listing,
+        view: &View,
+        trusted: bool,
+        now: SystemTime,
+        census: &mut Census,
+        duties: &mut Duties,
+    ) {
+        let weighed = self.absences.weigh(listing, view);
+        let account = census.accounts.entry(listing.provider.clone()).or_default();
+        account.n_listed = listing.leases.iter().filter(|it| view.is_ours(&it.key)).count();
+        let reason = self.why_not(listing, &weighed, account);
+        let held = reason.is_some();
+        if let Some(reason) = reason {
+            hold(account, reason, now);
+        } else {
+            account.hold = None;
+            account.listed_at = Some(listing.listed_at);
+            account.identity = Some(listing.identity.clone());
+        }
+        if held {
+            self.absences.forget_misses_of(&listing.provider);
+        } else if trusted {
+            self.learn_identity(listing, duties);
+            duties.look_up.extend(self.absences.fold(listing, view, &weighed, self.rules));
+        }
+        census.missing.extend(self.absences.described(&weighed));
+        self.count(listing, view, trusted && !held, census);
+    }
+
+    fn why_not(
+        &self,
+        listing: &Listing,
+        weighed: &Weighed,
+        account: &Account,
+    ) -> Option<HoldReason> {
+        let known = self.identities.get(&listing.provider);
+        if let Some(known) = known.filter(|known| **known != listing.identity) {
+            let (known, found) = (known.clone(), listing.identity.clone());
+            return Some(HoldReason::OtherIdentity { known, found });
+        }
+        if account.listed_at.is_some_and(|last| listing.listed_at < last) {
+            let error = "a later listing was folded before".to_owned();
+            return Some(HoldReason::Unlisted { error });
+        }
+        let (n_missing, n_known) = (weighed.missing.len(), weighed.n_known);
+        // Nothing at all is what a wrong socket answers, also for a run with a single lease.
+        let nothing_listed = account.n_listed == 0 && n_missing > 0;
+        (nothing_listed || n_missing > tenth_of(n_known)).then_some(HoldReason::TooManyMissing {
+            n_missing,
+            n_known,
+            n_listed: account.n_listed,
+        })
+    }
+
+    fn learn_identity(&mut self, listing: &Listing, duties: &mut Duties) {
+        if !self.identities.contains_key(&listing.provider) {
+            let (provider, identity) = (listing.provider.clone(), listing.identity.clone());
+            self.identities.insert(provider.clone(), identity.clone());
+            duties.remember.push((provider, identity));
+        }
+    }
+
+    /// Classifies what is listed, and counts how often what is nobody's was seen.
+    fn count(&mut self, listing: &Listing, view: &View, counts: bool, census: &mut Census) {
+        let longest_create = self.rules.longest_create.saturating_add(listing.settle_window);
+        let protected = view.protected();
+        let was_current =
+            |found: &FoundLease| self.current.get(&found.key.node) == Some(&found.key.attempt);
+        let mut seen = Vec::with_capacity(listing.leases.len());
+        for found in &listing.leases {
+            let age = self.strays.age(listing, found);
+            let sight = Sight { age, was_current: was_current(found), longest_create };
+            let class = classify(&listing.provider, found, view, &protected, sight);
+            seen.push(strays::Seen { found, class, age, may_be_new: age < longest_create });
+        }
+        census.entries.extend(self.strays.sight(listing, view, counts, &seen));
+    }
+
+    fn unread(&mut self, now: SystemTime, why: String) -> Duties {
+        self.absences.forget_misses();
+        self.strays.forget_sightings();
+        let mut census = self.census.clone();
+        census.at = Some(now);
+        census.missing.clear();
+        let doubt = StoreDoubt::Unreadable(why);
+        census.stop = Some(Stop::Store(doubt.clone()));
+        census.doubt = Some(doubt);
+        for entry in census.entries.iter_mut().filter(|entry| entry.class.is_stray()) {
+            entry.fate = Fate::Asks;
+        }
+        let mut duties = Duties::default();
+        self.publish(census, &mut duties);
+        duties
+    }
+
+    fn looked_up(
+        &mut self,
+        now: SystemTime,
+        answers: Vec<(LookUp, Answer)>,
+        view: &View,
+    ) -> Duties {
+        let mut duties = Duties::default();
+        // All of them first: what the wrong one says about a lease is worth nothing.
+        for (look_up, answer) in &answers {
+            if let Ok((identity, _)) = answer {
+                self.check_identity(&look_up.provider, identity, now, &mut duties);
+            }
+        }
+        for (look_up, answer) in answers {
+            if self.is_held(&look_up.provider) {
+                continue;
+            }
+            match answer {
+                Ok((_, presence)) => self.settle(look_up, presence, view, &mut duties),
+                Err(error) => duties.say.push(Finding::LookUpFailed {
+                    provider: look_up.provider,
+                    lease: look_up.lease.lease_id,
+                    error,
+                }),
+            }
+        }
+        duties
+    }
+
+    fn settle(&mut self, look_up: LookUp, presence: Presence, view: &View, duties: &mut Duties) {
+        let LookUp { provider, lease, question } = look_up;
+        match question {
+            Question::Gone { node, attempt } => {
+                if !self.absences.conclude(&node, attempt, &lease, presence, view) {
+                    if presence == Presence::Present {
+                        let lease = lease.lease_id;
+                        duties.say.push(Finding::StillThere { provider, node, lease });
+                    }
+                    return;
+                }
+                let lease = lease.lease_id;
+                duties.say.push(Finding::Gone { provider, node: node.clone(), attempt, lease });
+                duties.observe.push(NodeObservation { node, attempt, event: NodeEvent::LeaseGone });
+            }
+            Question::Stray { found, class, authority } => {
+                let taking = Taking { provider, found: *found, class, authority };
+                if presence == Presence::Absent {
+                    self.forget(&taking);
+                } else if self.strays.may_go(&taking, view) {
+                    duties.destroy.push(taking);
+                }
+            }
+        }
+    }
+
+    /// Holds a provider for which another one answers now.
+    fn check_identity(
+        &mut self,
+        provider: &ProviderKind,
+        found: &ProviderIdentity,
+        now: SystemTime,
+        duties: &mut Duties,
+    ) {
+        let Some(known) = self.identities.get(provider).filter(|known| *known != found) else {
+            return;
+        };
+        let reason = HoldReason::OtherIdentity { known: known.clone(), found: found.clone() };
+        let mut census = self.census.clone();
+        hold(census.accounts.entry(provider.clone()).or_default(), reason, now);
+        self.absences.forget_misses_of(provider);
+        self.strays.forget_sightings_of(provider);
+        self.publish(census, duties);
+    }
+
+    fn is_held(&self, provider: &ProviderKind) -> bool {
+        self.census.accounts.get(provider).is_none_or(|account| account.hold.is_some())
+    }
+
+    fn taken(&mut self, taking: Taking, outcome: Result<(), String>) -> Duties {
+        let mut duties = Duties::default();
+        match outcome {
+            Ok(()) => {
+                self.forget(&taking);
+                duties.say.push(Finding::Taken(taking));
+            }
+            Err(error) => duties.say.push(Finding::NotTaken { taking, error }),
+        }
+        duties
+    }
+
+    fn forget(&mut self, taking: &Taking) {
+        self.strays.forget(taking);
+        let same = |entry: &crate::Entry| {
+            entry.provider == taking.provider
+                && entry.found.lease.lease_id == taking.found.lease.lease_id
+        };
+        self.census.entries.retain(|entry| !same(entry));
+    }
+
+    fn accept_identity(&mut self, provider: &ProviderKind) -> Duties {
+        let mut duties = Duties::default();
+        let account = self.census.accounts.get(provider);
+        let reason = account.and_then(|it| it.hold.as_ref()).map(|hold| &hold.reason);
+        if let Some(HoldReason::OtherIdentity { found, .. }) = reason {
+            self.identities.insert(provider.clone(), found.clone());
+            duties.remember.push((provider.clone(), found.clone()));
+        }
+        duties
+    }
+
+    /// Makes a census the latest, and says what is new about it.
+    fn publish(&mut self, census: Census, duties: &mut Duties) {
+        let before = std::mem::replace(&mut self.census, census);
+        let reason_of = |census: &Census, provider: &ProviderKind| {
+            let account = census.accounts.get(provider);
+            account.and_then(|it| it.hold.as_ref()).map(|hold| hold.reason.clone())
+        };
+        for provider in self.census.accounts.keys() {
+            let old = reason_of(&before, provider);
+            match reason_of(&self.census, provider) {
+                Some(reason) if old.as_ref().map(HoldReason::code) != Some(reason.code()) => {
+                    duties.say.push(Finding::Held { provider: provider.clone(), reason });
+                }
+                None if old.is_some() => {
+                    duties.say.push(Finding::Released { provider: provider.clone() });
+                }
+                Some(_) | None => {}
+            }
+        }
+        // A stop for the store's sake says so already.
+        let new_stop = self.census.stop.clone().filter(|_| self.census.stop != before.stop);
+        duties.say.extend(new_stop.map(Finding::Stopped));
+        let unsaid = self.census.stop.is_none() && self.census.doubt != before.doubt;
+        let doubt = self.census.doubt.clone().filter(|_| unsaid);
+        duties.say.extend(doubt.map(Finding::Doubted));
+    }
+}
+
+/// Holds a provider, since the first time for this kind of reason.
+fn hold(account: &mut Account, reason: HoldReason, now: SystemTime) {
+    let same = account.hold.as_ref().filter(|hold| hold.reason.code() == reason.code());
+    let since = same.map_or(now, |hold| hold.since);
+    account.hold = Some(Hold { reason, since });
+}

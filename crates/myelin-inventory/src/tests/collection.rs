@@ -1,0 +1,212 @@
+//! When a lease that is nobody's is taken, and when not.
+
+use insta::assert_snapshot;
+
+use myelin_executor::{FoundLease, Presence};
+use myelin_shape::NodeAttemptId;
+
+use super::fixture::*;
+use crate::{Authority, Event, StoreDoubt, Taking};
+
+fn orphan() -> FoundLease {
+    found("worker-77", 7, "lease-77")
+}
+
+#[test]
+fn orphan_is_taken_at_the_second_sweep() {
+    let mut rig = Rig::of_nodes(3, [orphan()]);
+    assert_snapshot!(rig.sweep(), @"
+    lease-77 is orphan and waits
+    nothing
+    ");
+    assert_snapshot!(rig.sweep(), @"
+    lease-77 is orphan and goes
+    look up: lease-77, to take as orphan
+    ");
+    assert_snapshot!(rig.answer(Presence::Present), @"destroy: orphan lease-77 of fake, made for worker-77 attempt 7");
+    let taking: Taking = rig.duties.destroy[0].clone();
+    let duties = rig.sweeper.handle(rig.now, Event::Taken { taking, outcome: Ok(()) });
+    assert_snapshot!(show_duties(&duties), @"say: destroyed orphan lease-77 of fake, made for worker-77 attempt 7");
+    assert_eq!(rig.classes().len(), 3);
+}
+
+#[test]
+fn surplus_is_taken_beside_the_recorded_one_only() {
+    let mut rig = Rig::of_nodes(20, [found("worker-0", 0, "lease-77")]);
+    rig.lose("lease-0");
+    rig.sweep();
+    assert_snapshot!(rig.sweep(), @"
+    lease-77 is surplus and waits
+    lease-0 of worker-0 is missing since 1060
+    look up: lease-0, gone from worker-0?
+    ");
+    rig.leases.push(found("worker-0", 0, "lease-0"));
+    rig.sweep();
+    assert_snapshot!(rig.answer(Presence::Present), @"destroy: surplus lease-77 of fake, made for worker-0 attempt 0");
+}
+
+#[test]
+fn young_surplus_waits() {
+    let mut lease = found("worker-0", 0, "lease-77");
+    lease.created_at = at(1060);
+    let mut rig = Rig::of_nodes(3, [lease]);
+    rig.sweep();
+    assert_snapshot!(rig.sweep(), @"
+    lease-77 is surplus and waits
+    nothing
+    ");
+}
+
+#[test]
+fn sightings_must_be_in_a_row() {
+    let mut rig = Rig::of_nodes(3, [orphan()]);
+    rig.sweep();
+    rig.lose("lease-77");
+    rig.sweep();
+    rig.leases.push(orphan());
+    assert_snapshot!(rig.sweep(), @"
+    lease-77 is orphan and waits
+    nothing
+    ");
+}
+
+#[test]
+fn orphan_that_is_absent_is_forgotten() {
+    let mut rig = Rig::of_nodes(3, [orphan()]);
+    rig.sweep();
+    rig.sweep();
+    assert_snapshot!(rig.answer(Presence::Absent), @"nothing");
+    assert_eq!(rig.classes().len(), 3);
+}
+
+#[test]
+fn records_are_asked_once_more_right_before() {
+    let check = |change: fn(&mut Rig), why: &str| {
+        let mut rig = Rig::of_nodes(3, [orphan()]);
+        rig.sweep();
+        rig.sweep();
+        change(&mut rig);
+        assert_eq!(rig.answer(Presence::Present), "nothing", "{why}");
+    };
+    check(|rig| rig.set("worker-77", creating(7)), "its attempt is current after all");
+    check(|rig| rig.set("worker-8", leased(8, "lease-77")), "it is recorded elsewhere");
+    check(|rig| rig.view.paused = true, "paused");
+    check(|rig| rig.view.doubt = Some(StoreDoubt::Restored), "restored");
+    check(|rig| rig.view.next_attempt_id = 7, "behind");
+}
+
+#[test]
+fn more_than_a_tenth_asks_and_goes_with_a_persons_yes() {
+    let orphans: Vec<_> = (30..33).map(|n| found("gone-0", n, &format!("lease-{n}"))).collect();
+    let mut rig = Rig::of_nodes(20, orphans);
+    assert_snapshot!(rig.sweep(), @"
+    lease-30 is orphan and asks
+    lease-31 is orphan and asks
+    lease-32 is orphan and asks
+    say: leases that are nobody's are left alone: 3 at once, and no more than 2 are taken unasked
+    ");
+    assert!(rig.sweep().ends_with("nothing"), "said once");
+    rig.authority = Authority::Person;
+    rig.sweep();
+    assert_snapshot!(rig.answer(Presence::Present), @"
+    destroy: orphan lease-30 of fake, made for gone-0 attempt 30
+    destroy: orphan lease-31 of fake, made for gone-0 attempt 31
+    destroy: orphan lease-32 of fake, made for gone-0 attempt 32
+    ");
+}
+
+#[test]
+fn doubted_store_takes_nothing_and_says_so_once() {
+    let check = |doubt: StoreDoubt, yields: bool| {
+        let mut rig = Rig::of_nodes(3, [orphan()]);
+        rig.view.doubt = Some(doubt.clone());
+        let first = rig.sweep();
+        assert!(first.contains(&format!("left alone: {doubt}")), "{first}");
+        assert_eq!(rig.sweep(), "lease-77 is orphan and asks\nnothing", "{doubt}");
+        rig.authority = Authority::Person;
+        rig.sweep();
+        assert_eq!(!rig.duties.look_up.is_empty(), yields, "a person's word, {doubt}");
+    };
+    check(StoreDoubt::Empty, true);
+    check(StoreDoubt::Restored, true);
+    check(StoreDoubt::NotDurable("disk full".to_owned()), false);
+    check(StoreDoubt::Unreadable("page 3".to_owned()), false);
+}
+
+#[test]
+fn store_that_is_behind_acts_on_nothing() {
+    let mut rig = Rig::of_nodes(20, [orphan()]);
+    rig.sweep();
+    rig.lose("lease-0");
+    rig.sweep();
+    rig.view.next_attempt_id = 18;
+    rig.authority = Authority::Person;
+    assert_snapshot!(rig.sweep(), @"
+    lease-77 is orphan and asks
+    lease-0 of worker-0 is missing
+    say: leases that are nobody's are left alone: the store is behind: lease-19 of fake was made for attempt 19 of worker-19, and the store's next attempt is 18 (2 leases say so)
+    ");
+}
+
+#[test]
+fn empty_store_and_a_provider_full_of_leases_is_a_store_behind() {
+    let mut rig = Rig::of_nodes(20, []);
+    rig.view = view([]);
+    rig.view.next_attempt_id = 0;
+    for _ in 0..4 {
+        rig.sweep();
+        assert!(rig.duties.look_up.is_empty());
+    }
+    let Some(StoreDoubt::Behind(behind)) = &rig.sweeper.census().doubt else {
+        panic!("{:?}", rig.sweeper.census().doubt);
+    };
+    assert_eq!((behind.n_leases, behind.key.attempt), (20, NodeAttemptId(19)));
+}
+
+#[test]
+fn unreadable_store_stops_what_was_about_to_go() {
+    let mut rig = Rig::of_nodes(3, [orphan()]);
+    rig.sweep();
+    let duties = rig.sweeper.handle(rig.now, Event::Unread("page 3 is damaged".to_owned()));
+    assert_snapshot!(show_duties(&duties), @"say: leases that are nobody's are left alone: the store cannot be read: page 3 is damaged");
+    assert_snapshot!(rig.sweep(), @"
+    lease-77 is orphan and waits
+    nothing
+    ");
+}
+
+#[test]
+fn lease_of_a_later_attempt_than_the_recorded_one_is_a_persons_to_take() {
+    let mut rig = Rig::of_nodes(3, [found("worker-0", 500, "lease-77")]);
+    rig.sweep();
+    assert_snapshot!(rig.sweep(), @"
+    lease-77 is orphan and asks
+    nothing
+    ");
+    rig.authority = Authority::Person;
+    assert!(rig.sweep().contains("goes"));
+}
+
+#[test]
+fn paused_run_takes_nothing_unasked() {
+    let mut rig = Rig::of_nodes(3, [orphan()]);
+    rig.view.paused = true;
+    rig.sweep();
+    assert_snapshot!(rig.sweep(), @"
+    lease-77 is orphan and asks
+    nothing
+    ");
+}
+
+#[test]
+fn failed_destroy_is_tried_again_by_the_next_sweep() {
+    let mut rig = Rig::of_nodes(3, [orphan()]);
+    rig.sweep();
+    rig.sweep();
+    rig.answer(Presence::Present);
+    let taking = rig.duties.destroy[0].clone();
+    let outcome = Err("transient: busy".to_owned());
+    let duties = rig.sweeper.handle(rig.now, Event::Taken { taking, outcome });
+    assert_snapshot!(show_duties(&duties), @"say: cannot destroy orphan lease-77 of fake, made for worker-77 attempt 7: transient: busy");
+    assert!(rig.sweep().contains("look up: lease-77"));
+}
