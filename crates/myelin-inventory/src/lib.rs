@@ -9,7 +9,8 @@
 //! more right before; more than a tenth at once is a person's decision. It never creates anything, and it never ends an
 //! attempt: that a lease is gone is an observation for the driver.
 //!
-//! Reading order: [`View`], [`Listing`], [`Class`], [`Census`], [`Sweeper`], [`Records`], [`Inventory`], [`Handle`].
+//! Reading order: [`View`], [`Listing`], [`Class`], [`Census`], [`Event`], [`Duties`], [`Sweeper`],
+//! [`Records`], [`Inventory`], [`Handle`].
 //!
 //! ```
 //! use std::{collections::BTreeMap, time::{Duration, SystemTime}};
@@ -37,6 +38,7 @@
 //! ```
 
 mod census;
+mod event;
 mod finding;
 mod handle;
 mod listing;
@@ -47,15 +49,14 @@ mod sweeper;
 mod view;
 
 pub use crate::census::{Account, Census, Class, Entry, Fate, Hold, HoldReason, Missing, Stop};
+pub use crate::event::{Answer, Authority, Duties, Event, LookUp, Question, Rules, Sweep, Taking};
 pub use crate::finding::Finding;
 pub use crate::handle::{Collected, Error, Handle, Snapshot};
 pub use crate::listing::{Behind, Listing, ListingFailure, store_is_behind};
 pub use crate::probe::{Limits, list_all};
 pub use crate::records::Records;
 pub use crate::service::{Inventory, Options};
-pub use crate::sweeper::{
-    Answer, Authority, Duties, Event, LookUp, Question, Rules, Sweep, Sweeper, Taking,
-};
+pub use crate::sweeper::Sweeper;
 pub use crate::view::{Life, Slot, StoreDoubt, View};
 
 #[cfg(test)]

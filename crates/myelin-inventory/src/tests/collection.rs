@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 
-use myelin_executor::{FoundLease, Presence};
+use myelin_executor::{FoundLease, Presence, ProviderIdentity};
 use myelin_shape::NodeAttemptId;
 
 use super::fixture::*;
@@ -77,6 +77,20 @@ fn orphan_that_is_absent_is_forgotten() {
     rig.sweep();
     assert_snapshot!(rig.answer(Presence::Absent), @"nothing");
     assert_eq!(rig.classes().len(), 3);
+}
+
+#[test]
+fn another_one_that_answers_the_look_up_starts_the_sightings_anew() {
+    let mut rig = Rig::of_nodes(3, [orphan()]);
+    rig.sweep();
+    rig.sweep();
+    let other = Ok((ProviderIdentity("account 2".to_owned()), Presence::Present));
+    assert!(rig.answer_as(&other).contains("is another one"));
+    assert!(rig.duties.destroy.is_empty());
+    assert_snapshot!(rig.sweep(), @"
+    lease-77 is orphan and waits
+    say: fake is believed again
+    ");
 }
 
 #[test]

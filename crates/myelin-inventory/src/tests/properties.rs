@@ -16,7 +16,7 @@ use crate::{
 const N_SLOTS: u64 = 6;
 
 /// What happens in the world or to the sweeper.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Move {
     /// An attempt without a lease begins a create.
     Ask(Index),
@@ -331,7 +331,11 @@ fn play(moves: Vec<Move>) -> World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 128,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn nothing_in_use_is_taken_and_nothing_that_exists_is_gone(moves in vec(moves(), 1..150)) {
