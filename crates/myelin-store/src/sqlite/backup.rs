@@ -1,0 +1,173 @@
+//! Copies of a store, putting one back, and accepting that it is old.
+
+use std::{fs, path::Path};
+
+use sqlx::query;
+
+use crate::{
+    Options, SqliteStore, StoreError,
+    mark::{MarkFile, failed, sync_directory},
+    sqlite::{
+        close,
+        connection::{Place, beside, connect, connect_read_only, run},
+        create_file,
+        head::Head,
+        load::{self, Access, Check, mark_of},
+        put_in_place, remove_database, schema, within,
+    },
+};
+
+/// Attempts that were made after a backup and left no label are below this many.
+const ATTEMPTS_AHEAD: u64 = 1_000_000;
+
+/// What [`SqliteStore::accept_behind`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// The number of the next attempt.
+    pub next_attempt_id: u64,
+    /// A new desired generation must be above this.
+    pub acted_generation: u64,
+}
+
+impl SqliteStore {
+    /// Takes a store as it is although commits that were acted on are missing, or may be: attempt ids and generations
+    /// are taken far enough ahead that none is used twice. Only a person may ask for it; nobody else has the store open.
+    ///
+    /// # Errors
+    ///
+    /// It is damaged, of another cluster, or cannot be written. Nothing was changed then.
+    pub async fn accept_behind(dir: &Path, options: &Options) -> Result<Accepted, StoreError> {
+        let place = Place::new(dir)?;
+        place.check_present()?;
+        within(&place, options, accept(&place, options)).await
+    }
+
+    /// Puts a backup in the place of a store, or where none is. The mark stays, so that the next load says what is
+    /// missing. Nobody else has the store open.
+    ///
+    /// # Errors
+    ///
+    /// The backup cannot be used, or is of another cluster than the mark. Nothing was changed then.
+    pub async fn restore(dir: &Path, backup: &Path, options: &Options) -> Result<(), StoreError> {
+        let place = Place::new(dir)?;
+        within(&place, options, restore(&place, backup, options)).await
+    }
+}
+
+pub(crate) async fn backup(
+    place: &Place,
+    options: &Options,
+    path: &Path,
+) -> Result<(), StoreError> {
+    create_file(path)?;
+    let copied = copy(place, options, path).await;
+    if copied.is_err() {
+        // The file is ours, and half a backup is worse than none.
+        let _ = fs::remove_file(path);
+    }
+    copied
+}
+
+async fn copy(place: &Place, options: &Options, path: &Path) -> Result<(), StoreError> {
+    let name = path.to_str().ok_or_else(|| StoreError::Unstorable {
+        path: path.to_owned(),
+        what: "a path that is not UTF-8",
+        source: "SQLite wants UTF-8".into(),
+    })?;
+    let mut connection = connect_read_only(&place.database(), options).await?;
+    let statement = query("VACUUM INTO ?").bind(name.to_owned());
+    let copied = statement.execute(&mut connection).await;
+    copied.map_err(|error| super::connection::failed(path, error))?;
+    close(connection, place).await?;
+    let sync = || fs::File::open(path)?.sync_all().and_then(|()| sync_directory(path));
+    sync().map_err(|source| failed("write", path, source))
+}
+
+async fn accept(place: &Place, options: &Options) -> Result<Accepted, StoreError> {
+    super::prepare(place, options, schema::STEPS).await?;
+    let mut connection = connect(&place.database(), options).await?;
+    run(&mut connection, place, "PRAGMA synchronous = FULL").await?;
+    let contents = load::read(&mut connection, place, Access::Write, Check::Pages).await?;
+    let found = contents.mark();
+    let mark = MarkFile::read(&place.mark())?.unwrap_or(found);
+    check_cluster(place, found.cluster, mark.cluster)?;
+    let head = Head {
+        sequence: found.sequence.max(mark.sequence) + 1,
+        acted_generation: found.generation.max(mark.generation) + 1,
+        next_attempt_id: found
+            .next_attempt_id
+            .max(mark.next_attempt_id)
+            .saturating_add(ATTEMPTS_AHEAD),
+        ..contents.head
+    };
+    run(&mut connection, place, "BEGIN IMMEDIATE").await?;
+    head.update(&mut connection, place, contents.held.digest, found.sequence).await?;
+    run(&mut connection, place, "COMMIT").await?;
+    close(connection, place).await?;
+    MarkFile::create(&place.mark(), &mark_of(&head, &contents.identity))?;
+    Ok(Accepted { next_attempt_id: head.next_attempt_id, acted_generation: head.acted_generation })
+}
+
+fn check_cluster(
+    place: &Place,
+    expected: myelin_shape::ClusterUid,
+    found: myelin_shape::ClusterUid,
+) -> Result<(), StoreError> {
+    if expected == found {
+        return Ok(());
+    }
+    Err(StoreError::OtherCluster { path: place.mark(), expected, found })
+}
+
+async fn restore(place: &Place, backup: &Path, options: &Options) -> Result<(), StoreError> {
+    let draft = place.draft();
+    remove_database(&draft)?;
+    create_file(&draft)?;
+    let restored = verify(place, backup, options).await;
+    if restored.is_err() {
+        // The draft is a copy.
+        let _ = remove_database(&draft);
+        return restored;
+    }
+    // The old log first: beside another database it would be damage, and without it the old one is only behind.
+    let database = place.database();
+    for path in [beside(&database, "-wal"), beside(&database, "-shm")] {
+        if path.exists() {
+            fs::remove_file(&path).map_err(|source| failed("remove", &path, source))?;
+        }
+    }
+    sync_directory(&database).map_err(|source| failed("write", &database, source))?;
+    put_in_place(place)
+}
+
+/// Copies a backup to the draft and checks it there.
+async fn verify(place: &Place, backup: &Path, options: &Options) -> Result<(), StoreError> {
+    let draft = place.draft();
+    fs::copy(backup, &draft).map_err(|source| failed("read", backup, source))?;
+    restrict(&draft)?;
+    let of_backup = place.of_file(backup);
+    let mut connection = match connect_read_only(&draft, options).await {
+        Err(StoreError::Damaged { what, .. }) => return Err(of_backup.damaged(what)),
+        opened => opened?,
+    };
+    schema::format(&mut connection, &of_backup, schema::STEPS).await?;
+    let contents = load::read(&mut connection, &of_backup, Access::Read, Check::Pages).await?;
+    close(connection, &of_backup).await?;
+    for suffix in ["-wal", "-shm"] {
+        let path = beside(&draft, suffix);
+        if path.exists() {
+            fs::remove_file(&path).map_err(|source| failed("remove", &path, source))?;
+        }
+    }
+    match MarkFile::read(&place.mark())? {
+        Some(mark) => check_cluster(place, contents.identity.cluster, mark.cluster),
+        None => Ok(()),
+    }
+}
+
+/// Makes a file readable by its owner only.
+fn restrict(path: &Path) -> Result<(), StoreError> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let only_owner = fs::Permissions::from_mode(0o600);
+    fs::set_permissions(path, only_owner).map_err(|source| failed("write", path, source))
+}
