@@ -93,6 +93,14 @@ impl Clock {
         Self::new(move || wall + start.elapsed())
     }
 
+    /// Returns this clock as one that begins no earlier than `start`: what was recorded up to then stays in the past,
+    /// whatever became of the system's clock since (`spec 1.3`).
+    #[must_use]
+    pub fn not_before(self, start: SystemTime) -> Self {
+        let ahead = start.duration_since(self.now()).unwrap_or_default();
+        Self::new(move || self.now() + ahead)
+    }
+
     /// Returns the time.
     pub fn now(&self) -> SystemTime {
         (self.0)()

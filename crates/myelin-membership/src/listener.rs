@@ -19,7 +19,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use myelin_api::JoinSecret;
-use myelin_shape::{AttemptKey, SwactorId};
+use myelin_shape::{AttemptKey, NodeAttemptId, SwactorId};
 use myelin_state::NodeObservation;
 
 use crate::{
@@ -341,6 +341,11 @@ impl Handle {
     /// Returns where agents dial.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Takes over from an earlier control plane which attempts there are; see [`Membership::restore`].
+    pub fn restore(&self, next: NodeAttemptId, alive: impl IntoIterator<Item = AttemptKey>) {
+        self.shared.update(|state, _| state.membership.restore(next, alive));
     }
 
     /// Records an agent known from before a restart as not yet heard; see [`Membership::expect`].

@@ -92,6 +92,9 @@ pub struct Membership {
     deadlines: BTreeSet<(SystemTime, AttemptKey)>,
     /// The newest attempt of each slot that is over. Attempts of a slot follow each other, so the older ones are too.
     retired: BTreeMap<Slot, NodeAttemptId>,
+    /// Attempts below this one began before we did, and are over unless they were kept.
+    first_new: NodeAttemptId,
+    kept: BTreeSet<AttemptKey>,
     n_connections: u64,
     observations: Vec<NodeObservation>,
 }
@@ -105,6 +108,8 @@ impl Membership {
             agents: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             retired: BTreeMap::new(),
+            first_new: NodeAttemptId(0),
+            kept: BTreeSet::new(),
             n_connections: 0,
             observations: Vec::new(),
         }
@@ -150,6 +155,12 @@ impl Membership {
         Ok(Joined { swactor, connection })
     }
 
+    /// Takes over from an earlier control plane: of the attempts below `next`, all are over but those listed.
+    pub fn restore(&mut self, next: NodeAttemptId, alive: impl IntoIterator<Item = AttemptKey>) {
+        self.first_new = next;
+        self.kept.extend(alive);
+    }
+
     /// Records an agent known from before a restart as not yet heard: its silence counts from `now`, our own start.
     ///
     /// Changes nothing where an agent is known already, or the attempt is over.
@@ -164,6 +175,7 @@ impl Membership {
     pub fn retire(&mut self, key: &AttemptKey) -> Vec<AttemptKey> {
         let newest = self.retired.entry(slot(key)).or_insert(key.attempt);
         *newest = key.attempt.max(*newest);
+        self.kept.remove(key);
         let first = AttemptKey { attempt: NodeAttemptId(0), ..key.clone() };
         let over = self.agents.range(first..=key.clone());
         let over: Vec<_> = over.map(|(key, _)| key.clone()).collect();
@@ -225,7 +237,8 @@ impl Membership {
     }
 
     fn is_retired(&self, key: &AttemptKey) -> bool {
-        self.retired.get(&slot(key)).is_some_and(|newest| key.attempt <= *newest)
+        let of_before = key.attempt < self.first_new && !self.kept.contains(key);
+        of_before || self.retired.get(&slot(key)).is_some_and(|newest| key.attempt <= *newest)
     }
 
     fn current(&mut self, key: &AttemptKey, connection: u64) -> Option<&mut Agent> {

@@ -76,6 +76,11 @@ impl MemoryStore {
         self.lock().faults.extend(faults);
     }
 
+    /// Returns the state as it is stored.
+    pub fn state(&self) -> ClusterState {
+        self.lock().state.clone()
+    }
+
     /// Returns how many commits took effect.
     pub fn n_commits(&self) -> u64 {
         self.lock().sequence - 1

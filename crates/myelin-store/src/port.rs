@@ -1,6 +1,6 @@
 //! The port between the loop and whatever keeps its state.
 
-use std::path::Path;
+use std::{fmt, path::Path};
 
 use async_trait::async_trait;
 
@@ -10,7 +10,7 @@ use crate::{
 
 /// Durable state of one run. One process writes it.
 #[async_trait]
-pub trait Store: Send + Sync {
+pub trait Store: fmt::Debug + Send + Sync {
     /// Returns everything but the history, checked.
     ///
     /// # Errors

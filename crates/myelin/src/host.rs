@@ -1,29 +1,48 @@
 //! The loop on this machine: with real providers, the listener agents dial, and the control socket.
 
-use std::{env, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    env, io,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
-use jiff::Timestamp;
 use myelin_api::JoinSecret;
+use myelin_driver::{ClusterDriver, Desired, DesiredError};
 use myelin_executor::{
     Bootstrap, Clock, Executor, FoundLease, Options as ExecutorOptions, Provider, ProviderError,
     ProviderSetup,
 };
-use myelin_membership::{Listener, ListenerError, Options as ListenerOptions, Timing};
+use myelin_membership::{
+    Handle as Membership, Listener, ListenerError, Options as ListenerOptions, Timing,
+};
 use myelin_provider_process::{JoinSource, Options as ProcessOptions, ProcessProvider};
-use myelin_shape::{ClusterUid, ProviderKind};
+use myelin_shape::{AttemptKey, ClusterUid, LogicalNodeId, NodeAttemptId, ProviderKind, RunId};
+use myelin_state::{ClusterState, ManagedNode, NodeIntent};
+use myelin_store::{
+    EventQuery, Identity, Loaded, Options as StoreOptions, Secret, Setting, SqliteStore, Store,
+    StoreError, StoredDesired,
+};
 use rustix::process::{Resource, getrlimit};
-use tokio::sync::mpsc::unbounded_channel;
+use tokio::{sync::mpsc::unbounded_channel, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     control,
     file::AgentSettings,
-    runtime::{self, Handle, Oracle, Outputs, Parts, Service, SnapshotSource, Witness},
-    state_dir::{self, ClusterRecord, RunFile, SocketPlace, StateDir},
+    runtime::{self, Before, Handle, Oracle, Outputs, Parts, Service, SnapshotSource, Witness},
+    state_dir::{self, RunFile, SocketPlace, StateDir},
 };
 
 /// How long calls that are stopped may take to end.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long the first list of machines may take.
+const LIST_DEADLINE: Duration = Duration::from_secs(30);
+
+/// How many of the last events are at hand.
+const N_EVENTS: usize = 10_000;
 
 /// Why the loop cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +64,45 @@ pub enum Error {
         /// Why not.
         source: io::Error,
     },
+    /// What is durable cannot be read or written, or must not be acted on.
+    #[error("{}", with_source(.0))]
+    Store(#[from] StoreError),
+    /// The directory holds another run.
+    #[error("the directory holds run {found}, not run {expected}")]
+    OtherRun {
+        /// Which.
+        found: RunId,
+        /// Which was meant.
+        expected: RunId,
+    },
+    /// A machine is there that the state knows nothing of.
+    #[error(
+        "the state is behind: {} has a machine of attempt {} ({} {}), but attempt {next} is the next one",
+        lease.key.node, lease.key.attempt, lease.lease.provider, lease.lease.lease_id
+    )]
+    Behind {
+        /// The machine.
+        lease: Box<FoundLease>,
+        /// The next attempt, by the state.
+        next: u64,
+    },
+    /// Agents dial somewhere else.
+    #[error("agents of this run dial {stored}, which cannot become {asked} while there are nodes")]
+    OtherAddress {
+        /// Where it was asked to listen.
+        asked: SocketAddr,
+        /// Where agents dial.
+        stored: SocketAddr,
+    },
+    /// A provider does not say what there is.
+    #[error("a provider cannot list its machines: {0}")]
+    Listing(#[from] ProviderError),
+    /// A provider does not answer.
+    #[error("a provider does not list its machines within {} seconds", LIST_DEADLINE.as_secs())]
+    NoListing,
+    /// What is stored as desired is not valid.
+    #[error("what was stored as desired is not valid: {}", with_source(.0))]
+    Desired(#[from] DesiredError),
     /// Our own program cannot be found, which nodes need to run its agent.
     #[error("cannot find our own program: {0}")]
     Program(io::Error),
@@ -63,8 +121,8 @@ fn with_source(error: &dyn std::error::Error) -> String {
 /// Settings of a host.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where agents dial: a loopback address. Port 0 takes any free one.
-    pub listen: SocketAddr,
+    /// Where agents dial: a loopback address; port 0 takes any free one. By default where they dialled before.
+    pub listen: Option<SocketAddr>,
     /// How agents report.
     pub agent: AgentSettings,
 }
@@ -74,7 +132,7 @@ pub struct Options {
 pub struct Host {
     /// The way to ask it.
     pub handle: Handle,
-    /// The cluster's uid, minted for this loop.
+    /// The cluster's uid.
     pub cluster: ClusterUid,
     providers: Vec<Arc<dyn Provider>>,
     state: StateDir,
@@ -102,20 +160,18 @@ pub fn providers_for_cleanup(state: &StateDir) -> Result<Vec<Arc<dyn Provider>>,
     Ok(vec![Arc::new(ProcessProvider::new(options, Arc::new(outputs))?)])
 }
 
-/// Lists every lease of the clusters.
+/// Lists every lease of a cluster.
 ///
 /// # Errors
 ///
 /// A provider cannot list them; then it is not known what is left.
 pub async fn list_leases(
     providers: &[Arc<dyn Provider>],
-    clusters: &[ClusterUid],
+    cluster: ClusterUid,
 ) -> Result<Vec<FoundLease>, ProviderError> {
     let mut leases = Vec::new();
     for provider in providers {
-        for &cluster in clusters {
-            leases.extend(provider.list(cluster).await?);
-        }
+        leases.extend(provider.list(cluster).await?);
     }
     Ok(leases)
 }
@@ -139,8 +195,23 @@ fn places(open_files: usize) -> (usize, usize) {
 }
 
 /// A build for development does not go on once a rule of the loop is broken. Others do not spend the time.
-fn witness() -> Box<dyn Witness> {
-    Box::new(Oracle::fatal())
+fn witness(state: &ClusterState) -> Box<dyn Witness> {
+    Box::new(Oracle::fatal().resumed(state))
+}
+
+fn store_options() -> StoreOptions {
+    StoreOptions::default()
+}
+
+/// Returns where to listen. Agents that run dial where they were told to, so that is where it stays while there are any.
+fn dialled(asked: Option<SocketAddr>, loaded: &Loaded) -> Result<SocketAddr, Error> {
+    match (asked, loaded.settings.address) {
+        (Some(asked), Some(stored)) if asked != stored && !loaded.state.nodes.is_empty() => {
+            Err(Error::OtherAddress { asked, stored })
+        }
+        (Some(address), _) | (None, Some(address)) => Ok(address),
+        (None, None) => Ok(SocketAddr::from(([127, 0, 0, 1], 0))),
+    }
 }
 
 fn random<const N: usize>() -> Result<[u8; N], Error> {
@@ -149,26 +220,139 @@ fn random<const N: usize>() -> Result<[u8; N], Error> {
     Ok(bytes)
 }
 
-impl Host {
-    /// Starts a loop of a run that desires nothing yet. The caller holds the lock of the state directory.
-    ///
-    /// The cluster's uid is recorded before anything could be leased for it.
+/// The durable state of a run, open for writing and read.
+#[derive(Debug)]
+pub struct Opened {
+    store: Arc<SqliteStore>,
+    loaded: Loaded,
+}
+
+impl Opened {
+    /// Opens the state of a run. The caller holds the lock of the directory.
     ///
     /// # Errors
     ///
-    /// A part of it cannot be had. Nothing was leased then.
-    pub async fn start(
-        state: &StateDir,
-        run: myelin_shape::RunId,
-        options: Options,
-    ) -> Result<Self, Error> {
-        let (cluster, secret) = (ClusterUid(random()?), JoinSecret::new(random()?));
-        let clock = Clock::runtime();
+    /// There is none, or nothing may be acted on with what is there. Nothing was changed.
+    pub async fn open(state: &StateDir) -> Result<Self, Error> {
+        let store = SqliteStore::open(state.path(), store_options()).await?;
+        let loaded = store.load().await?;
+        Ok(Self { store: Arc::new(store), loaded })
+    }
+
+    /// Reads the state of a run, which another process may be writing.
+    ///
+    /// # Errors
+    ///
+    /// There is none, or it cannot be read.
+    pub async fn look(state: &StateDir) -> Result<Self, Error> {
+        let store = SqliteStore::open_read_only(state.path(), store_options()).await?;
+        let loaded = store.load().await?;
+        Ok(Self { store: Arc::new(store), loaded })
+    }
+
+    /// As [`open`](Self::open), for a run that may not have been begun: then its identity is made, and is durable before
+    /// anything could carry it.
+    ///
+    /// # Errors
+    ///
+    /// As for `open`; or the directory is of another run.
+    pub async fn open_or_begin(state: &StateDir, run: RunId) -> Result<Self, Error> {
+        let opened = match Self::open(state).await {
+            Err(Error::Store(StoreError::NotFound(_))) => {
+                let identity = Identity {
+                    cluster: ClusterUid(random()?),
+                    run,
+                    begun_at: Clock::runtime().now(),
+                    secret: Secret(random()?),
+                };
+                let store = SqliteStore::create(state.path(), &identity, store_options()).await?;
+                let loaded = store.load().await?;
+                Self { store: Arc::new(store), loaded }
+            }
+            other => other?,
+        };
+        let found = opened.loaded.identity.run;
+        if found == run { Ok(opened) } else { Err(Error::OtherRun { found, expected: run }) }
+    }
+
+    /// Returns whose state it is.
+    pub fn identity(&self) -> &Identity {
+        &self.loaded.identity
+    }
+
+    /// Returns whether nothing is there and nothing is wanted.
+    pub fn is_over(&self) -> bool {
+        let desired = self.loaded.desired.as_ref();
+        self.n_nodes() == 0 && desired.is_none_or(|desired| desired.shape.groups.is_empty())
+    }
+
+    /// Returns how many slots are managed.
+    pub fn n_nodes(&self) -> usize {
+        self.loaded.state.nodes.len()
+    }
+}
+
+/// Returns the driver that goes on from what was loaded, and the last events.
+async fn before(store: &dyn Store, loaded: Loaded, now: SystemTime) -> Result<Before, Error> {
+    let Loaded { state, desired, .. } = loaded;
+    let options = runtime::driver_options();
+    let driver = match desired {
+        Some(StoredDesired { shape, retry, .. }) => {
+            ClusterDriver::resume(options, state, Desired { shape, retry }, now)?
+        }
+        None => ClusterDriver::restore(options, state),
+    };
+    let limit = u32::try_from(N_EVENTS).unwrap_or(u32::MAX);
+    let query = EventQuery { limit, ..EventQuery::default() };
+    Ok(Before { driver, events: store.events(query).await? })
+}
+
+/// A lease of our cluster with an attempt that was never given out means that what gave it out is lost.
+fn check_labels(leases: &[FoundLease], state: &ClusterState) -> Result<(), Error> {
+    let next = state.next_attempt_id;
+    match leases.iter().find(|lease| lease.key.attempt.0 >= next) {
+        Some(found) => Err(Error::Behind { lease: Box::new(found.clone()), next }),
+        None => Ok(()),
+    }
+}
+
+/// Tells the membership which attempts there are, and whose agents are to be heard.
+fn restore_agents(membership: &Membership, identity: &Identity, state: &ClusterState) {
+    let key = |id: &LogicalNodeId, node: &ManagedNode| AttemptKey {
+        cluster: identity.cluster,
+        run: identity.run,
+        node: id.clone(),
+        attempt: node.attempt,
+    };
+    let alive = state.nodes.iter().filter(|(_, node)| !node.is_destroyed());
+    membership.restore(NodeAttemptId(state.next_attempt_id), alive.map(|(id, node)| key(id, node)));
+    for (id, node) in &state.nodes {
+        let expected = node.record.swactor.as_deref().filter(|_| node.intent == NodeIntent::Active);
+        if let Some(facts) = expected {
+            membership.expect(&key(id, node), &facts.swactor_id);
+        }
+    }
+}
+
+impl Host {
+    /// Starts the loop of a run: it goes on from what is durable of it. The caller holds the lock of the directory.
+    ///
+    /// # Errors
+    ///
+    /// A part of it cannot be had, or what the providers list shows that the state is not the latest. Nothing was done
+    /// to any machine then.
+    pub async fn start(state: &StateDir, opened: Opened, options: Options) -> Result<Self, Error> {
+        let Opened { store, loaded } = opened;
+        let identity = loaded.identity.clone();
+        let (cluster, run) = (identity.cluster, identity.run);
+        let secret = JoinSecret::new(identity.secret.0);
+        let clock = Clock::runtime().not_before(loaded.now);
         let (sender, observations) = unbounded_channel();
         let shutdown = CancellationToken::new();
         let tasks = TaskTracker::new();
 
-        let mut listen = ListenerOptions::new(options.listen, secret.clone());
+        let address = dialled(options.listen, &loaded)?;
+        let mut listen = ListenerOptions::new(address, secret.clone());
         listen.timing = Timing {
             heartbeat_every: options.agent.heartbeat,
             silent_after: options.agent.silent_after,
@@ -182,42 +366,52 @@ impl Host {
         let membership_clock = clock.clone();
         listen.clock = myelin_membership::Clock::new(move || membership_clock.now());
         let (listener, membership) = Listener::bind(listen, sender.clone()).await?;
-
         let listen = membership.address();
+        if loaded.settings.address != Some(listen) {
+            store.set(Setting::Address(listen)).await?;
+        }
+        restore_agents(&membership, &identity, &loaded.state);
+
         let outputs = Outputs::new(clock.clone(), sender.clone());
         let join = JoinSource { address: listen.to_string(), secret };
         let process = ProcessOptions::new(state.leases(), agent_command()?, join);
         let process = Arc::new(ProcessProvider::new(process, Arc::new(outputs.clone()))?);
         let bootstrap: Arc<dyn Bootstrap> = process.clone();
-        let provider: Arc<dyn Provider> = process;
-        let setup = ProviderSetup::new(Arc::clone(&provider), bootstrap);
+        let provider: Arc<dyn Provider> = process.clone();
+        let providers = vec![Arc::clone(&provider)];
+        let leases = timeout(LIST_DEADLINE, list_leases(&providers, cluster)).await;
+        check_labels(&leases.map_err(|_| Error::NoListing)??, &loaded.state)?;
+        process.resume(cluster).await?;
 
         let executor_options = ExecutorOptions { cluster, run, clock: clock.clone() };
+        let setup = ProviderSetup::new(provider, bootstrap);
         let executor = Executor::new(executor_options, [setup], sender);
         let snapshot = {
             let executor = executor.clone();
             SnapshotSource::new(move || executor.snapshot())
         };
+        let before = before(&*store, loaded, clock.now()).await?;
         let parts = Parts {
             executor: Arc::new(executor.clone()),
             snapshot,
             roster: Arc::new(membership),
             outputs,
             observations,
-            witness: cfg!(debug_assertions).then(witness),
+            witness: cfg!(debug_assertions).then(|| witness(before.driver.state())),
+            store: store.clone(),
         };
         let runtime_options = runtime::Options {
             agent: options.agent,
+            n_events: N_EVENTS,
             ..runtime::Options::new(cluster, run, clock, kinds())
         };
-        let (service, handle) = Service::new(runtime_options, parts);
+        let (service, handle) = Service::new(runtime_options, parts, before);
 
         let socket = SocketPlace::find(state)?;
         let server =
             control::Server::bind(socket.path(), handle.clone(), control::Options::default());
         let server =
             server.map_err(|source| Error::Socket { path: socket.path().to_path_buf(), source })?;
-        state.record_cluster(&ClusterRecord { cluster, run, begun_at: Timestamp::now() })?;
         state.write_run_file(&RunFile {
             run,
             cluster,
@@ -233,7 +427,7 @@ impl Host {
         Ok(Self {
             handle,
             cluster,
-            providers: vec![provider],
+            providers,
             state: state.clone(),
             executor,
             shutdown,
@@ -248,14 +442,14 @@ impl Host {
     ///
     /// A provider cannot list them.
     pub async fn leases(&self) -> Result<Vec<FoundLease>, ProviderError> {
-        list_leases(&self.providers, &[self.cluster]).await
+        list_leases(&self.providers, self.cluster).await
     }
 
     /// Stops the loop. What is leased stays so.
     pub async fn stop(self) {
         self.state.remove_run_file();
         self.shutdown.cancel();
-        let ended = tokio::time::timeout(STOP_PATIENCE, self.tasks.wait()).await;
+        let ended = timeout(STOP_PATIENCE, self.tasks.wait()).await;
         if !self.executor.shutdown(STOP_PATIENCE).await || ended.is_err() {
             tracing::warn!("something did not stop in time");
         }

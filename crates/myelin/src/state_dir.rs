@@ -1,9 +1,8 @@
 //! The directory a run keeps its state in, and who holds it.
 //!
-//! Until state is durable it holds little: a lock, so that one loop drives a run; `run.json`, where the control socket is;
-//! and `clusters.jsonl`, the uid of every cluster that was ever begun here, written before its first machine is leased,
-//! so that [`down`](crate::cli) finds machines that a loop has left. The process provider's leases are below it too.
-//! It is readable by its owner only, and holds no secret.
+//! It holds a lock, so that one loop drives a run; what is durable of it (`state.db` and `state.mark`, see
+//! [`myelin_store`]); and `run.json`, where the control socket of a running loop is. The process provider's leases are
+//! below it too. It is readable by its owner only: the secret that join tokens derive from is in it.
 
 use std::{
     env,
@@ -17,7 +16,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use jiff::Timestamp;
 use myelin_shape::{ClusterUid, RunId};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
@@ -27,9 +25,6 @@ const MAX_SOCKET_PATH: usize = 107;
 
 /// Our own files are far smaller; more is something else.
 const MAX_FILE: u64 = 1024 * 1024;
-
-/// The uids of all clusters that were begun.
-const CLUSTERS: &str = "clusters.jsonl";
 
 /// Why the directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -91,17 +86,6 @@ pub struct RunFile {
     pub socket: PathBuf,
     /// Where agents dial.
     pub listen: SocketAddr,
-}
-
-/// A cluster that was begun in this directory.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClusterRecord {
-    /// Its uid.
-    pub cluster: ClusterUid,
-    /// Its run.
-    pub run: RunId,
-    /// When it was begun.
-    pub begun_at: Timestamp,
 }
 
 /// The state directory of one run.
@@ -189,9 +173,9 @@ impl StateDir {
         Ok(())
     }
 
-    /// Returns whether a cluster was ever begun here.
+    /// Returns whether a run was ever begun here.
     pub fn is_begun(&self) -> bool {
-        self.path.join(CLUSTERS).exists()
+        ["state.db", "state.mark"].iter().any(|name| self.path.join(name).exists())
     }
 
     /// Takes the run for this process.
@@ -247,52 +231,6 @@ impl StateDir {
     pub fn remove_run_file(&self) {
         // Nobody is there to answer any more; a file that stays says so at the first try.
         let _ = fs::remove_file(self.path.join("run.json"));
-    }
-
-    /// Returns every cluster that was begun here and not taken down since, oldest first.
-    ///
-    /// # Errors
-    ///
-    /// The file cannot be read.
-    pub fn clusters(&self) -> Result<Vec<ClusterRecord>, Error> {
-        let text = self.read(CLUSTERS)?.unwrap_or_default();
-        let mut records = Vec::new();
-        for line in text.lines().filter(|line| !line.is_empty()) {
-            match serde_json::from_str(line) {
-                Ok(record) => records.push(record),
-                // A crash while a line was written leaves half of it, before anything was leased.
-                Err(_) if !text.ends_with('\n') && text.ends_with(line) => {}
-                Err(error) => return Err(self.damaged(CLUSTERS, &error)),
-            }
-        }
-        Ok(records)
-    }
-
-    /// Records a cluster, durably, before its first machine is leased.
-    ///
-    /// # Errors
-    ///
-    /// The file cannot be written; then nothing may be leased.
-    pub fn record_cluster(&self, record: &ClusterRecord) -> Result<(), Error> {
-        let mut records = self.clusters()?;
-        records.push(record.clone());
-        self.write_clusters(&records)
-    }
-
-    /// Forgets clusters of which nothing is left.
-    ///
-    /// # Errors
-    ///
-    /// The file cannot be written.
-    pub fn forget_clusters(&self, gone: &[ClusterUid]) -> Result<(), Error> {
-        let mut records = self.clusters()?;
-        records.retain(|record| !gone.contains(&record.cluster));
-        self.write_clusters(&records)
-    }
-
-    fn write_clusters(&self, records: &[ClusterRecord]) -> Result<(), Error> {
-        let bytes: Vec<u8> = records.iter().flat_map(myelin_api::encode).collect();
-        self.write(CLUSTERS, &bytes)
     }
 
     fn read(&self, name: &str) -> Result<Option<String>, Error> {

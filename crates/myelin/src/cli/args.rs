@@ -149,9 +149,12 @@ pub(super) struct UpArgs {
     /// With --until-converged: leave with status 3 when it takes longer [default: 30m]
     #[arg(long, value_name = "DURATION", requires = "until_converged", value_parser = humantime::parse_duration)]
     pub(super) timeout: Option<Duration>,
-    /// Where agents dial in: a loopback address; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
-    pub(super) listen: SocketAddr,
+    /// Where agents dial in: a loopback address; port 0 takes a free one [default: where they dialled before, or a free one]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) listen: Option<SocketAddr>,
+    /// Do not ask before ready nodes of a run that is taken up are deleted or replaced
+    #[arg(short, long)]
+    pub(super) yes: bool,
 }
 
 #[derive(Debug, Args)]

@@ -10,6 +10,7 @@ use myelin_shape::RunId;
 use crate::{
     control::{self, Client, Reply, Request},
     file,
+    host::Opened,
     state_dir::{self, StateDir},
 };
 
@@ -43,7 +44,7 @@ pub(super) fn state_of(globals: &Globals, run: RunId) -> Result<StateDir, Failur
 }
 
 /// Returns the state directory that is meant where no file is named.
-pub(super) fn state(globals: &Globals) -> Result<StateDir, Failure> {
+pub(super) async fn state(globals: &Globals) -> Result<StateDir, Failure> {
     if let Some(path) = &globals.state_dir {
         return Ok(StateDir::at(path));
     }
@@ -53,18 +54,25 @@ pub(super) fn state(globals: &Globals) -> Result<StateDir, Failure> {
     if let Ok(file) = file::load(DEFAULT_FILE) {
         return Ok(StateDir::of_run(file.run)?);
     }
-    only_one()
+    only_one().await
 }
 
-/// Returns the only state directory with a loop, or else the only one with machines.
-fn only_one() -> Result<StateDir, Failure> {
+/// Returns the only state directory with a loop, or else the only one of a run that is not taken down.
+async fn only_one() -> Result<StateDir, Failure> {
     let home = state_dir::home()?;
     let entries = fs::read_dir(&home).into_iter().flatten().flatten();
     let all: Vec<_> = entries.map(|entry| StateDir::at(entry.path())).collect();
     let running = |it: &&StateDir| matches!(it.run_file(), Ok(Some(run)) if run.is_alive());
-    let begun = |it: &&StateDir| it.clusters().is_ok_and(|clusters| !clusters.is_empty());
     let running: Vec<_> = all.iter().filter(running).collect();
-    let begun: Vec<_> = all.iter().filter(begun).collect();
+    let mut begun = Vec::new();
+    if running.is_empty() {
+        for state in all.iter().filter(|it| it.is_begun()) {
+            // What cannot be read may hold machines.
+            if Opened::look(state).await.map_or(true, |opened| !opened.is_over()) {
+                begun.push(state);
+            }
+        }
+    }
     match (running.as_slice(), begun.as_slice()) {
         ([one], _) | ([], [one]) => Ok((*one).clone()),
         ([], []) => Err(Failure::new("there is no run yet")
@@ -100,7 +108,7 @@ impl Loop {
 
     /// Connects to the loop that is meant.
     pub(super) async fn connect(globals: &Globals) -> Result<Self, Failure> {
-        let state = state(globals)?;
+        let state = state(globals).await?;
         let not_running = || {
             let at = state.path().display();
             Failure::new(format!("no `myelin up` is running with the state in {at}"))

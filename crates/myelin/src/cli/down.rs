@@ -8,8 +8,9 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
     control::{self, Reply, Request},
-    file,
-    host::{self, list_leases},
+    file::{self, AgentSettings},
+    host::{self, Host, Opened, list_leases},
+    runtime,
     state_dir::{Lock, StateDir},
     view,
 };
@@ -33,7 +34,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 pub(super) async fn down(globals: &Globals, args: DownArgs) -> Outcome {
     let mut state = match &args.file.file {
         Some(path) => connect::state_of(globals, file::load(path)?.run)?,
-        None => connect::state(globals)?,
+        None => connect::state(globals).await?,
     };
     if !state.path().is_dir() {
         output::print(&format!("nothing is there: {} does not exist\n", state.path().display()))?;
@@ -47,17 +48,17 @@ pub(super) async fn down(globals: &Globals, args: DownArgs) -> Outcome {
     state.create()?;
     let deadline = time::deadline(args.timeout);
     // Without a loop the run is ours from here on, so that none starts while we look.
-    let lock = match Loop::find(&state).await? {
-        Some(_) => None,
-        None => Some(state.lock()?),
-    };
+    let looped = Loop::find(&state).await?.is_some();
+    let lock = if looped { None } else { Some(state.lock()?) };
+    let opened = Opened::look(&state).await?;
+    let cluster = opened.identity().cluster;
     let providers = host::providers_for_cleanup(&state)?;
-    let leases = found(&providers, &state, deadline).await?;
-    if leases.is_empty() && lock.is_some() {
-        forget(&state)?;
+    let leases = found(&providers, cluster, deadline).await?;
+    if leases.is_empty() && !looped && opened.n_nodes() == 0 {
         output::print("nothing is left to remove\n")?;
         return Ok(0);
     }
+    drop(opened);
     note(listing(&leases));
     if !args.yes {
         ask::confirm(&format!("Remove {}?", machines(leases.len())))?;
@@ -71,10 +72,37 @@ pub(super) async fn down(globals: &Globals, args: DownArgs) -> Outcome {
             None => state.lock()?,
         },
     };
-    sweep(&providers, &state, deadline).await?;
+    let opened = Opened::open(&state).await?;
+    if opened.n_nodes() > 0 {
+        take_down(&state, opened, deadline).await?;
+    }
+    sweep(&providers, cluster, deadline).await?;
+    state.remove_run_file();
     drop(lock);
     output::print(&format!("removed {}; nothing is left\n", machines(n_before)))?;
     Ok(0)
+}
+
+/// Runs the loop of a run that wants nothing any more, until nothing is left of it.
+async fn take_down(state: &StateDir, opened: Opened, deadline: Instant) -> Result<(), Failure> {
+    let options = host::Options { listen: None, agent: AgentSettings::default() };
+    let host = Host::start(state, opened, options).await?;
+    let gone = async {
+        host.handle.down().await?;
+        let mut pulse = host.handle.pulse();
+        while pulse.borrow_and_update().n_nodes > 0 {
+            pulse.changed().await.map_err(|_| runtime::Error::Ended)?;
+        }
+        Ok::<_, runtime::Error>(())
+    };
+    let gone = timeout_at(deadline, gone).await;
+    let n_left = host.handle.pulse().borrow().n_nodes;
+    host.stop().await;
+    match gone {
+        Ok(result) => Ok(result?),
+        Err(_) => Err(Failure::new(format!("{} could not be removed in time", machines(n_left)))
+            .hint("`myelin down` again goes on with what is left; `myelin explain NODE` says why")),
+    }
 }
 
 /// Returns how many machines, in words.
@@ -107,20 +135,14 @@ pub(super) fn listing(leases: &[FoundLease]) -> String {
     table::table(&["NODE", "ATTEMPT", "PROVIDER", "AGE", "LEASE"], rows)
 }
 
-fn clusters(state: &StateDir) -> Result<Vec<ClusterUid>, Failure> {
-    let records = state.clusters()?;
-    Ok(records.into_iter().map(|record| record.cluster).collect())
-}
-
 async fn found(
     providers: &[Arc<dyn Provider>],
-    state: &StateDir,
+    cluster: ClusterUid,
     deadline: Instant,
 ) -> Result<Vec<FoundLease>, Failure> {
-    let clusters = clusters(state)?;
     // One look is taken even when there is no time left for more.
     let deadline = deadline.max(Instant::now() + LIST_DEADLINE);
-    let why = match timeout_at(deadline, list_leases(providers, &clusters)).await {
+    let why = match timeout_at(deadline, list_leases(providers, cluster)).await {
         Ok(Ok(leases)) => return Ok(leases),
         Ok(Err(error)) => error.to_string(),
         Err(_) => "the provider does not answer".to_owned(),
@@ -153,17 +175,17 @@ async fn end_loop(mut looped: Loop, state: &StateDir, deadline: Instant) -> Resu
     }
 }
 
-/// Removes every lease of every cluster ever begun here, and forgets the clusters.
+/// Removes every lease of the cluster: a person has said that nothing of it is to stay, known to the state or not.
 pub(super) async fn sweep(
     providers: &[Arc<dyn Provider>],
-    state: &StateDir,
+    cluster: ClusterUid,
     deadline: Instant,
 ) -> Result<(), Failure> {
     let mut failed = None;
     loop {
-        let left = found(providers, state, deadline).await?;
+        let left = found(providers, cluster, deadline).await?;
         let Some(last) = left.last().map(|lease| lease.key.node.to_string()) else {
-            return forget(state);
+            return Ok(());
         };
         if Instant::now() >= deadline {
             let (node, why) = failed.unwrap_or((last, "it is still listed".to_owned()));
@@ -198,10 +220,4 @@ async fn remove(
         });
     }
     removals.join_all().await.into_iter().flatten().last()
-}
-
-fn forget(state: &StateDir) -> Result<(), Failure> {
-    state.forget_clusters(&clusters(state)?)?;
-    state.remove_run_file();
-    Ok(())
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use myelin_store::StoreError;
+
 use crate::{control, file::FileErrors, host, printable::printable, runtime, state_dir};
 
 /// A failed command: what went wrong, what to do about it, and the exit status.
@@ -78,7 +80,24 @@ impl From<host::Error> for Failure {
     fn from(error: host::Error) -> Self {
         let hint = match error {
             host::Error::State(error) => return error.into(),
-            host::Error::Listener(_) => "--listen 127.0.0.1:0 takes any free port",
+            host::Error::Listener(_) => {
+                "agents dial the address of the run: end what holds it; before there are nodes, --listen 127.0.0.1:0 takes any free port"
+            }
+            host::Error::Store(StoreError::NotFound(_)) => "start a run with `myelin up FILE`",
+            host::Error::Store(_) => {
+                "nothing was done to any machine; `myelin restore` puts a backup in place"
+            }
+            host::Error::OtherRun { .. } => {
+                "--state-dir chooses another directory; without it every run has its own"
+            }
+            host::Error::Behind { .. } => {
+                "nothing is done: put the latest state back, or say `myelin restore --accept` to go on with this one"
+            }
+            host::Error::OtherAddress { .. } => "leave --listen away, or take the nodes down first",
+            host::Error::Listing(_) | host::Error::NoListing => {
+                "nothing is done before it is known what there is; try again when the provider answers"
+            }
+            host::Error::Desired(_) => "use the `myelin` that wrote it",
             host::Error::Provider(_) | host::Error::Socket { .. } => {
                 "--state-dir chooses another directory"
             }

@@ -6,19 +6,14 @@ use myelin_executor::{
     Provider,
     fake::{CallKind, FakeWorld, Step},
 };
-use myelin_shape::{ClusterUid, RunId};
-use myelin_state::ErrorClass;
+use myelin_shape::ClusterUid;
 use tokio::time::Instant;
 
-use crate::{
-    state_dir::{ClusterRecord, StateDir},
-    view::{
-        AgentView, BrakeView, EventView, ExplainView, GroupView, NodeView, RetryView, StatusView,
-        Why,
-    },
+use crate::view::{
+    AgentView, BrakeView, EventView, ExplainView, GroupView, NodeView, RetryView, StatusView, Why,
 };
 
-use super::{down::sweep, output::Style, read, table, up::warn_of_leftovers};
+use super::{down::sweep, output::Style, read, table};
 
 const PLAIN: Style = Style { on: false };
 
@@ -166,37 +161,12 @@ fn a_brake_is_told_once() {
     ");
 }
 
-/// Returns a state directory in which a cluster was begun, and a provider that knows nothing of it.
-fn begun() -> (tempfile::TempDir, StateDir, FakeWorld) {
-    let directory = tempfile::tempdir().unwrap();
-    let mut state = StateDir::at(directory.path().join("state"));
-    state.create().unwrap();
-    let (cluster, run, begun_at) = (ClusterUid([7; 16]), RunId(1), THEN);
-    state.record_cluster(&ClusterRecord { cluster, run, begun_at }).unwrap();
-    (directory, state, FakeWorld::new())
-}
-
-#[tokio::test(start_paused = true)]
-async fn clusters_are_forgotten_only_when_the_provider_says_that_nothing_is_left() {
-    let (_directory, state, fake) = begun();
-    let providers: [Arc<dyn Provider>; 1] = [fake.provider()];
-    fake.script(CallKind::List, Step::fail(ErrorClass::Transient, "try again"));
-    warn_of_leftovers(&state, &providers).await.unwrap();
-    assert_eq!(state.clusters().unwrap().len(), 1, "the provider did not answer");
-    fake.script(CallKind::List, Step::Hang);
-    warn_of_leftovers(&state, &providers).await.unwrap();
-    assert_eq!(state.clusters().unwrap().len(), 1, "it did not answer in time");
-    warn_of_leftovers(&state, &providers).await.unwrap();
-    assert_eq!(state.clusters().unwrap(), []);
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_sweep_that_hears_nothing_ends_in_time() {
-    let (_directory, state, fake) = begun();
+    let fake = FakeWorld::new();
     let providers: [Arc<dyn Provider>; 1] = [fake.provider()];
     fake.always(CallKind::List, Step::Hang);
     let deadline = Instant::now() + Duration::from_mins(1);
-    let failure = sweep(&providers, &state, deadline).await.unwrap_err();
+    let failure = sweep(&providers, ClusterUid([7; 16]), deadline).await.unwrap_err();
     assert!(failure.to_string().contains("the provider does not answer"), "{failure}");
-    assert_eq!(state.clusters().unwrap().len(), 1);
 }

@@ -1,18 +1,17 @@
 //! `up`: the loop in this process.
 
-use std::{collections::BTreeSet, future, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, future, path::Path, time::Duration};
 
-use myelin_executor::Provider;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
-    time::{Instant, interval, sleep_until, timeout},
+    time::{interval, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     control::Source,
     file::ClusterFile,
-    host::{self, Host},
+    host::{self, Host, Opened},
     runtime::{self, Handle},
     state_dir::StateDir,
 };
@@ -20,18 +19,15 @@ use crate::{
 use super::{
     NOT_CONVERGED, Outcome,
     args::{Globals, UpArgs},
-    connect,
+    ask, connect,
     down::{LIST_DEADLINE, is_or_are, listing, machines},
     failure::Failure,
     output::{self, Style, note},
-    progress, read, table, time,
+    plan, progress, read, table, time,
 };
 
 /// How long `--until-converged` waits by default: twice what a machine has to become ready.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(30);
-
-/// How long a removal may take before we leave without it.
-const REMOVAL_DEADLINE: Duration = Duration::from_mins(5);
 
 /// How often it is looked whether only a person can help.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -103,46 +99,43 @@ pub(super) async fn up(globals: &Globals, args: UpArgs) -> Outcome {
     let mut state = connect::state_of(globals, file.run)?;
     state.create()?;
     let lock = state.lock()?;
-    // From here on a signal cannot end us without cleanup.
     let mut signals = Signals::new()?;
-    if state.is_begun() {
-        warn_of_leftovers(&state, &host::providers_for_cleanup(&state)?).await?;
-    }
+    let opened = Opened::open_or_begin(&state, file.run).await?;
+    let n_before = opened.n_nodes();
     let options = host::Options { listen: args.listen, agent: file.agent.clone() };
-    let host = Host::start(&state, file.run, options).await?;
-    let down_command = down_command(globals, &state, &file);
-    let outcome = drive(&host, file, &args, &mut signals, &state, &down_command).await;
+    let host = Host::start(&state, opened, options).await?;
+    if n_before > 0 {
+        note(format!("taking up {} of this run", machines(n_before)));
+    }
+    let commands = Commands::new(globals, &state, &file, &path);
+    let outcome = drive(&host, file, &args, &mut signals, &commands).await;
     host.stop().await;
     drop(lock);
     outcome
 }
 
-/// Machines of an earlier `up` are strangers to this one: it says so, and leaves them alone.
-pub(super) async fn warn_of_leftovers(
-    state: &StateDir,
-    providers: &[Arc<dyn Provider>],
-) -> Result<(), Failure> {
-    let clusters: Vec<_> = state.clusters()?.into_iter().map(|it| it.cluster).collect();
-    match timeout(LIST_DEADLINE, host::list_leases(providers, &clusters)).await {
-        Ok(Ok(left)) if left.is_empty() => state.forget_clusters(&clusters)?,
-        Ok(Ok(left)) => note(format!(
-            "note: {} of an earlier `up` {are} still there and {are} not taken over; `myelin down` removes what both have leased",
-            machines(left.len()),
-            are = is_or_are(left.len())
-        )),
-        // Forgotten now, they would never be found again.
-        Ok(Err(_)) | Err(_) => note(
-            "note: it is not known whether machines of an earlier `up` are still there; `myelin down` looks again",
-        ),
-    }
-    Ok(())
+/// What a person can type after us.
+struct Commands {
+    up: String,
+    down: String,
 }
 
-/// Returns the command that removes what this `up` leaves.
-fn down_command(globals: &Globals, state: &StateDir, file: &ClusterFile) -> String {
-    match &globals.state_dir {
-        Some(_) => format!("myelin down --state-dir {}", quoted(&state.path().to_string_lossy())),
-        None => format!("myelin down --run {}", file.run),
+impl Commands {
+    fn new(globals: &Globals, state: &StateDir, file: &ClusterFile, path: &Path) -> Self {
+        let path = quoted(&path.to_string_lossy());
+        match &globals.state_dir {
+            Some(_) => {
+                let state = quoted(&state.path().to_string_lossy());
+                Self {
+                    up: format!("myelin up {path} --state-dir {state}"),
+                    down: format!("myelin down --state-dir {state}"),
+                }
+            }
+            None => Self {
+                up: format!("myelin up {path}"),
+                down: format!("myelin down --run {}", file.run),
+            },
+        }
     }
 }
 
@@ -160,57 +153,64 @@ async fn drive(
     file: ClusterFile,
     args: &UpArgs,
     signals: &mut Signals,
-    state: &StateDir,
-    down_command: &str,
+    commands: &Commands,
 ) -> Outcome {
     let handle = &host.handle;
-    handle.apply(file, None, true).await?;
+    want(handle, file, args.yes).await?;
     let live = progress::is_live();
     let shown = CancellationToken::new();
     let shower = tokio::spawn(progress::show(handle.clone(), live, shown.clone()));
     let ending = wait(handle, args, signals).await;
-    let quiet = async || {
-        shown.cancel();
-        let _ = timeout(LIST_DEADLINE, shower).await;
-    };
+    shown.cancel();
+    let _ = timeout(LIST_DEADLINE, shower).await;
     match ending {
         Ending::Converged => {
-            quiet().await;
-            report(handle, down_command).await?;
+            report(handle, &commands.down).await?;
             Ok(0)
         }
         Ending::TimedOut | Ending::Stuck => {
-            quiet().await;
             let why = if matches!(ending, Ending::Stuck) {
                 "not converged, and only a person can help"
             } else {
                 "not converged in time"
             };
-            not_converged(host, state, why, down_command).await
+            not_converged(host, why, commands).await
         }
-        Ending::TakenDown => {
-            quiet().await;
-            finish(host, state, "taken down by `myelin down`").await
-        }
-        Ending::Broken => {
-            quiet().await;
-            Err(left_behind(host, "the loop has ended by itself", down_command).await)
-        }
+        Ending::TakenDown => finish(host, commands).await,
+        Ending::Broken => Err(left_behind(host, "the loop has ended by itself", commands).await),
         Ending::Signal(why) => {
             let n = handle.pulse().borrow().n_nodes;
-            note(format!("{why}: removing {} (again: leave at once)", machines(n)));
-            let removed = remove(handle, signals).await;
-            quiet().await;
-            match removed {
-                Ok(()) if args.until_converged => {
-                    finish(host, state, &format!("{why} before it had converged")).await?;
-                    Ok(1)
-                }
-                Ok(()) => finish(host, state, why).await,
-                Err(why) => Err(left_behind(host, why, down_command).await),
-            }
+            detached(why, n, commands)?;
+            Ok(u8::from(args.until_converged))
         }
     }
+}
+
+/// Makes the file the desired state. A run that is taken up may have ready nodes that another file takes.
+async fn want(handle: &Handle, file: ClusterFile, yes: bool) -> Result<(), Failure> {
+    let applied = handle.apply(file.clone(), None, yes).await;
+    let Err(runtime::Error::TakesReady(plan)) = applied else {
+        applied?;
+        return Ok(());
+    };
+    output::print(&plan::plan_text(&plan, Style::stdout()))?;
+    ask::confirm("Do this?")?;
+    handle.apply(file, None, true).await?;
+    Ok(())
+}
+
+/// Says what goes on without us.
+fn detached(why: &str, n: usize, commands: &Commands) -> Result<(), Failure> {
+    let Commands { up, down } = commands;
+    let text = match n {
+        0 => format!("{why}: nothing is leased\n"),
+        n => format!(
+            "{why}: {} stay and go on; nothing is repaired until the run is taken up again with\n\n    {up}\n\n\
+             remove them with\n\n    {down}\n",
+            machines(n)
+        ),
+    };
+    output::print(&text)
 }
 
 async fn wait(handle: &Handle, args: &UpArgs, signals: &mut Signals) -> Ending {
@@ -240,40 +240,15 @@ async fn wait(handle: &Handle, args: &UpArgs, signals: &mut Signals) -> Ending {
     }
 }
 
-/// Takes the cluster down; the error says why that was given up.
-async fn remove(handle: &Handle, signals: &mut Signals) -> Result<(), &'static str> {
-    let deadline = Instant::now() + REMOVAL_DEADLINE;
-    handle.down().await.map_err(|_| "the loop has ended by itself")?;
-    let mut pulse = handle.pulse();
-    loop {
-        if pulse.borrow_and_update().n_nodes == 0 {
-            return Ok(());
-        }
-        tokio::select! {
-            _ = signals.next() => return Err("left at once"),
-            () = sleep_until(deadline) => return Err("the removal took too long"),
-            changed = pulse.changed() => changed.map_err(|_| "the loop has ended by itself")?,
-        }
-    }
-}
-
 /// Ends when nothing is left by the providers' own word.
-async fn finish(host: &Host, state: &StateDir, why: &str) -> Outcome {
+async fn finish(host: &Host, commands: &Commands) -> Outcome {
+    let why = "taken down by `myelin down`";
     match timeout(LIST_DEADLINE, host.leases()).await {
         Ok(Ok(left)) if left.is_empty() => {
-            state.forget_clusters(&[host.cluster])?;
             let _ = output::print(&format!("{why}: all machines are removed\n"));
             Ok(0)
         }
-        Ok(Ok(left)) => {
-            note(listing(&left));
-            let are = is_or_are(left.len());
-            Err(Failure::new(format!(
-                "{} {are} left that nobody drove any more",
-                machines(left.len())
-            ))
-            .hint(format!("myelin down --state-dir {}", quoted(&state.path().to_string_lossy()))))
-        }
+        Ok(Ok(_)) => Err(left_behind(host, why, commands).await),
         Ok(Err(_)) | Err(_) => {
             Err(Failure::new("the providers do not say whether anything is left")
                 .hint("`myelin down` looks again"))
@@ -282,7 +257,7 @@ async fn finish(host: &Host, state: &StateDir, why: &str) -> Outcome {
 }
 
 /// Names what is left, and how to remove it.
-async fn left_behind(host: &Host, why: &str, down_command: &str) -> Failure {
+async fn left_behind(host: &Host, why: &str, commands: &Commands) -> Failure {
     let (what, them) = match timeout(LIST_DEADLINE, host.leases()).await {
         Ok(Ok(left)) if left.is_empty() => ("nothing is left".to_owned(), "what may still appear"),
         Ok(Ok(left)) => {
@@ -294,7 +269,7 @@ async fn left_behind(host: &Host, why: &str, down_command: &str) -> Failure {
         }
         Ok(Err(_)) | Err(_) => ("what is left is not known".to_owned(), "what there is"),
     };
-    Failure::new(format!("{why}: {what}")).hint(format!("remove {them} with `{down_command}`"))
+    Failure::new(format!("{why}: {what}")).hint(format!("remove {them} with `{}`", commands.down))
 }
 
 async fn report(handle: &Handle, down_command: &str) -> Result<(), Failure> {
@@ -306,7 +281,7 @@ async fn report(handle: &Handle, down_command: &str) -> Result<(), Failure> {
     ))
 }
 
-async fn not_converged(host: &Host, state: &StateDir, why: &str, down_command: &str) -> Outcome {
+async fn not_converged(host: &Host, why: &str, commands: &Commands) -> Outcome {
     let handle = &host.handle;
     let nodes = handle.nodes().await?;
     let style = Style::stdout();
@@ -322,10 +297,12 @@ async fn not_converged(host: &Host, state: &StateDir, why: &str, down_command: &
     let left = timeout(LIST_DEADLINE, host.leases()).await;
     let hint = match left {
         Ok(Ok(left)) if left.is_empty() => {
-            state.forget_clusters(&[host.cluster])?;
             "nothing is leased; mend the file and try again".to_owned()
         }
-        _ => format!("what is leased stays; remove it with `{down_command}`"),
+        _ => format!(
+            "what is leased stays: take it up again with `{}`, or remove it with `{}`",
+            commands.up, commands.down
+        ),
     };
     let are = is_or_are(waiting.len());
     let message = format!("{why}: {} of {} nodes {are} not ready", waiting.len(), nodes.len());

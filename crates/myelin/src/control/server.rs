@@ -323,6 +323,7 @@ fn judge(error: &runtime::Error) -> (FailureKind, Option<String>) {
     let hint = |text: &str| Some(text.to_owned());
     match error {
         Error::Ended | Error::NoAnswer => (FailureKind::Ended, None),
+        Error::Store { .. } => (FailureKind::Refused, hint("it is tried again every second")),
         Error::Leaving => {
             (FailureKind::Refused, hint("wait until it is gone, then `myelin up` again"))
         }

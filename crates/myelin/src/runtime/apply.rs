@@ -23,7 +23,7 @@ impl Core {
     /// Makes a file the desired state.
     ///
     /// The revision only counts up when something changed: seed 1 §5.1 lets one generation name one content.
-    pub(super) fn apply(
+    pub(super) async fn apply(
         &mut self,
         file: ClusterFile,
         if_generation: Option<u64>,
@@ -32,6 +32,7 @@ impl Core {
         if self.leaving {
             return Err(Error::Leaving);
         }
+        self.check_store()?;
         let current = self.driver.desired().map_or(0, |shape| shape.generation);
         if let Some(expected) = if_generation.filter(|&expected| expected != current) {
             return Err(Error::OtherGeneration { expected, current });
@@ -47,20 +48,21 @@ impl Core {
             return Ok(Applied { generation, plan });
         }
         let generation = current.saturating_add(1);
-        self.desire(Desired { shape: file.shape(generation), retry: file.retry })?;
+        self.desire(Desired { shape: file.shape(generation), retry: file.retry }).await?;
         Ok(Applied { generation, plan })
     }
 
-    fn desire(&mut self, desired: Desired) -> Result<(), Error> {
+    async fn desire(&mut self, desired: Desired) -> Result<(), Error> {
         self.fold(Event::Desired(Box::new(desired)));
-        match self.settle().pop() {
+        match self.settle().await.pop() {
             Some(refused) => Err(refused.into()),
-            None => Ok(()),
+            // It takes effect with the first commit that works, and not before.
+            None => self.check_store(),
         }
     }
 
     /// Wants nothing any more, and lets effects run: an earlier pause must not keep machines.
-    pub(super) fn down(&mut self) {
+    pub(super) async fn down(&mut self) {
         if self.leaving {
             return;
         }
@@ -70,7 +72,7 @@ impl Core {
         let nothing = ClusterShape::new(self.options.run, generation.saturating_add(1), []);
         let retry = self.driver.retry_policy().clone();
         let desired = Desired { shape: nothing, retry };
-        if let Err(error) = self.desire(desired) {
+        if let Err(error) = self.desire(desired).await {
             tracing::error!(%error, "cannot want nothing");
         }
     }

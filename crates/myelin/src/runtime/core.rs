@@ -1,12 +1,13 @@
 //! The synchronous half of the loop: folding, duties, answers.
 
-use std::{sync::Arc, time::SystemTime};
+use std::{mem, sync::Arc, time::SystemTime};
 
 use myelin_decider::{Explanation, HeldReason, Trigger, Until};
-use myelin_driver::{self as driver, ClusterDriver, DesiredError, Effects, Event};
+use myelin_driver::{self as driver, ClusterDriver, DesiredError, DriverEvent, Event};
 use myelin_executor::{EffectExecutor, Submission};
 use myelin_shape::{AttemptKey, LogicalNodeId, NodeAttemptId, NodeGroupId};
 use myelin_state::{NodeIntent, NodeStage, OperatorRequest};
+use myelin_store::Store;
 
 use crate::{
     printable::shortened,
@@ -14,8 +15,9 @@ use crate::{
 };
 
 use super::{
-    Error, Options, Outputs, Pulse, Roster, Target, Witness,
+    Before, Error, Options, Outputs, Pulse, Roster, Target, Witness,
     handle::{EventQuery, Request},
+    outbox::{Duties, Outbox},
     ring::EventRing,
     service::SnapshotSource,
 };
@@ -30,6 +32,7 @@ pub(super) struct Ports {
     pub(super) snapshot: SnapshotSource,
     pub(super) roster: Arc<dyn Roster>,
     pub(super) outputs: Outputs,
+    pub(super) store: Arc<dyn Store>,
     pub(super) witness: Option<Box<dyn Witness>>,
 }
 
@@ -40,22 +43,23 @@ pub(super) struct Core {
     pub(super) driver: ClusterDriver,
     pub(super) leaving: bool,
     ports: Ports,
+    outbox: Outbox,
     ring: EventRing,
     since: SystemTime,
     wake_at: Option<SystemTime>,
 }
 
 impl Core {
-    pub(super) fn new(options: Options, ports: Ports) -> Self {
-        // The ceiling is the file's, which is checked before a shape comes here.
-        let driver = ClusterDriver::new(driver::Options { max_nodes: u64::MAX });
+    pub(super) fn new(options: Options, ports: Ports, before: Before) -> Self {
+        let Before { driver, events } = before;
         Self {
-            ring: EventRing::new(options.n_events),
+            ring: EventRing::new(options.n_events, events),
             since: options.clock.now(),
             options,
             driver,
             leaving: false,
             ports,
+            outbox: Outbox::default(),
             wake_at: None,
         }
     }
@@ -64,8 +68,18 @@ impl Core {
         self.options.clock.now()
     }
 
+    /// Returns when [`settle`](Self::settle) has something to do without an event.
     pub(super) fn wake_at(&self) -> Option<SystemTime> {
-        self.wake_at
+        let trouble = self.outbox.trouble();
+        trouble.map_or(self.wake_at, |trouble| Some(trouble.retry_at))
+    }
+
+    /// What changes something is refused while it could not be made durable.
+    pub(super) fn check_store(&self) -> Result<(), Error> {
+        match self.outbox.trouble() {
+            Some(trouble) => Err(Error::Store { error: Arc::clone(&trouble.error) }),
+            None => Ok(()),
+        }
     }
 
     /// Takes an event; what follows from it is done by [`settle`](Self::settle).
@@ -73,49 +87,69 @@ impl Core {
         self.driver.fold(self.now(), event);
     }
 
-    /// Runs the driver and does its duties. Returns the shapes it refused.
-    pub(super) fn settle(&mut self) -> Vec<DesiredError> {
-        let _span = tracing::debug_span!("pass", run = self.options.run.0).entered();
+    /// Runs the driver, makes durable what it did, and does its duties. Returns the shapes it refused.
+    ///
+    /// While the store takes nothing the driver does not run: what was learned is folded, and nothing is done.
+    pub(super) async fn settle(&mut self) -> Vec<DesiredError> {
         let mut refused = Vec::new();
         loop {
             let now = self.now();
-            let effects = self.driver.run(now);
-            self.wake_at = effects.wake_at;
-            if let Some(witness) = &mut self.ports.witness {
-                witness.settled(&self.driver, &effects, now);
+            match self.outbox.trouble() {
+                Some(trouble) if trouble.retry_at > now => return refused,
+                Some(_) => {}
+                None => refused.extend(self.run(now)),
             }
-            let (all_taken, more) = self.perform(effects);
-            refused.extend(more);
+            let was_in_trouble = self.outbox.trouble().is_some();
+            let commit = self.outbox.commit(&*self.ports.store, &self.driver, now);
+            let Some((events, duties)) = commit.await else {
+                return refused;
+            };
+            for event in events {
+                self.tell(event);
+            }
             // A refused effect is folded as its failure, which delays the next one: this ends.
-            if all_taken {
+            if self.perform(duties) && !was_in_trouble {
                 return refused;
             }
         }
     }
 
-    /// Does the duties of one run, in their order. Returns whether every effect was taken.
-    fn perform(&mut self, effects: Effects) -> (bool, Vec<DesiredError>) {
-        for event in effects.changed.events {
-            tracing::debug!(
-                code = event.kind.code(),
-                node = event.node.as_ref().map(LogicalNodeId::as_str),
-                attempt = event.attempt.map(|attempt| attempt.0),
-                "{}",
-                event.kind
-            );
-            self.ring.push(event);
+    fn run(&mut self, now: SystemTime) -> Vec<DesiredError> {
+        let _span = tracing::debug_span!("pass", run = self.options.run.0).entered();
+        let mut effects = self.driver.run(now);
+        self.wake_at = effects.wake_at;
+        if let Some(witness) = &mut self.ports.witness {
+            witness.settled(&self.driver, &effects, now);
         }
+        let refused = mem::take(&mut effects.refused);
+        self.outbox.absorb(effects, &self.driver, now);
+        refused
+    }
+
+    fn tell(&mut self, event: DriverEvent) {
+        tracing::debug!(
+            code = event.kind.code(),
+            node = event.node.as_ref().map(LogicalNodeId::as_str),
+            attempt = event.attempt.map(|attempt| attempt.0),
+            "{}",
+            event.kind
+        );
+        self.ring.push(event);
+    }
+
+    /// Does the duties of a commit, in their order. Returns whether every effect was taken.
+    fn perform(&mut self, duties: Duties) -> bool {
         let mut all_taken = true;
-        for submission in effects.submit {
+        for submission in duties.submit {
             all_taken &= self.submit(submission);
         }
-        for (node, operation) in effects.expire {
+        for (node, operation) in duties.expire {
             self.ports.executor.expire(&node, operation);
         }
-        for (node, attempt) in effects.forget {
+        for (node, attempt) in duties.forget {
             self.forget(node, attempt);
         }
-        (all_taken, effects.refused)
+        all_taken
     }
 
     fn submit(&mut self, submission: driver::Submission) -> bool {
@@ -153,7 +187,7 @@ impl Core {
     }
 
     /// Answers a request. That nobody waits for the answer any more is the asker's affair.
-    pub(super) fn answer(&mut self, request: Request) {
+    pub(super) async fn answer(&mut self, request: Request) {
         match request {
             Request::Status(reply) => drop(reply.send(self.status())),
             Request::Nodes(reply) => drop(reply.send(view::nodes(&self.driver))),
@@ -166,14 +200,14 @@ impl Core {
             Request::KnowsNode { node, reply } => drop(reply.send(self.knows(&node))),
             Request::Plan { file, reply } => drop(reply.send(self.plan(&file))),
             Request::Apply { file, if_generation, may_take_ready, reply } => {
-                drop(reply.send(self.apply(*file, if_generation, may_take_ready)));
+                drop(reply.send(self.apply(*file, if_generation, may_take_ready).await));
             }
             Request::Operator { target, request, reply } => {
-                drop(reply.send(self.operator(target, request)));
+                drop(reply.send(self.operator(target, request).await));
             }
-            Request::Pause { paused, reply } => drop(reply.send(self.pause(paused))),
+            Request::Pause { paused, reply } => drop(reply.send(self.pause(paused).await)),
             Request::Down(reply) => {
-                self.down();
+                self.down().await;
                 let _ = reply.send(());
             }
             Request::Sever { severed, reply } => {
@@ -244,10 +278,15 @@ impl Core {
         Error::Unknown { name, near }
     }
 
-    fn operator(&mut self, target: Target, request: OperatorRequest) -> Result<Vec<String>, Error> {
+    async fn operator(
+        &mut self,
+        target: Target,
+        request: OperatorRequest,
+    ) -> Result<Vec<String>, Error> {
         if self.leaving && request != OperatorRequest::Abandon {
             return Err(Error::Leaving);
         }
+        self.check_store()?;
         let (name, target) = self.target(target)?;
         let before = self.attempts_of(&target);
         let not_applicable =
@@ -263,7 +302,8 @@ impl Core {
             };
         }
         self.fold(Event::Operator { target, request });
-        self.settle();
+        self.settle().await;
+        self.check_store()?;
         Ok(concerned.iter().map(ToString::to_string).collect())
     }
 
@@ -311,15 +351,17 @@ impl Core {
         }
     }
 
-    fn pause(&mut self, paused: bool) -> Result<bool, Error> {
+    async fn pause(&mut self, paused: bool) -> Result<bool, Error> {
         if self.leaving {
             return Err(Error::Leaving);
         }
+        self.check_store()?;
         if self.driver.state().paused == paused {
             return Ok(false);
         }
         self.fold(if paused { Event::Pause } else { Event::Resume });
-        self.settle();
+        self.settle().await;
+        self.check_store()?;
         Ok(true)
     }
 

@@ -1,10 +1,11 @@
 //! How the rest of the program talks to the loop.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use myelin_driver::DesiredError;
 use myelin_shape::{LogicalNodeId, NodeGroupId, ShapeErrors};
 use myelin_state::OperatorRequest;
+use myelin_store::StoreError;
 use tokio::{
     sync::{mpsc, oneshot, watch},
     time::{Instant, timeout_at},
@@ -55,7 +56,7 @@ pub struct Applied {
     pub plan: PlanView,
 }
 
-/// Why the loop did not do as asked. Nothing changed.
+/// Why the loop did not do as asked. Nothing changed, unless the store is what fails.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The loop has ended.
@@ -67,6 +68,12 @@ pub enum Error {
     /// The cluster is being taken down.
     #[error("the cluster is being taken down")]
     Leaving,
+    /// What happens cannot be made durable, so nothing is done.
+    #[error("nothing is done: {error}")]
+    Store {
+        /// Why not.
+        error: Arc<StoreError>,
+    },
     /// The file is of another run.
     #[error("the file is of run {found}, this is run {expected}")]
     OtherRun {

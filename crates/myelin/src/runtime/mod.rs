@@ -13,6 +13,7 @@ mod apply;
 mod core;
 mod handle;
 mod oracle;
+mod outbox;
 mod output;
 mod ring;
 mod service;
@@ -21,4 +22,6 @@ pub(crate) use self::apply::check_providers;
 pub use self::handle::{Applied, Error, Handle, Pulse, Target};
 pub use self::oracle::{BROKEN_RULE, BROKEN_RULE_STATUS, Oracle};
 pub use self::output::Outputs;
-pub use self::service::{Options, Parts, Roster, Service, SnapshotSource, Witness};
+pub use self::service::{
+    Before, Options, Parts, Roster, Service, SnapshotSource, Witness, driver_options,
+};

@@ -9,7 +9,7 @@ use std::{
 use myelin_check::{Linter, Settled, Snapshot};
 use myelin_decider::{Explanation, Until, reconcile};
 use myelin_driver::{ClusterDriver, Effects};
-use myelin_state::ManagedNode;
+use myelin_state::{ClusterState, ManagedNode};
 
 use super::Witness;
 
@@ -31,6 +31,12 @@ impl Oracle {
     /// Returns an oracle of a loop that is about to start, which tells every finding.
     pub fn new(tell: impl FnMut(&str) + Send + 'static) -> Self {
         Self { linter: Linter::new(), tell: Box::new(tell) }
+    }
+
+    /// Returns this oracle for a loop that goes on from a state.
+    #[must_use]
+    pub fn resumed(self, state: &ClusterState) -> Self {
+        Self { linter: Linter::restore(state), ..self }
     }
 
     /// Returns an oracle that ends the process at the first finding, with [`BROKEN_RULE_STATUS`].

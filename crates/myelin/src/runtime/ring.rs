@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use myelin_driver::{DriverEvent, EventKind};
 use myelin_shape::LogicalNodeId;
+use myelin_store::StoredEvent;
 
 use crate::view::{self, EventView};
 
@@ -17,8 +18,11 @@ pub(super) struct EventRing {
 }
 
 impl EventRing {
-    pub(super) fn new(n_kept: usize) -> Self {
-        Self { events: VecDeque::new(), n_kept, last: 0 }
+    /// Returns a ring that goes on after these events.
+    pub(super) fn new(n_kept: usize, before: Vec<StoredEvent>) -> Self {
+        let last = before.last().map_or(0, |event| event.seq);
+        let events = before.into_iter().map(|stored| stored.event).collect();
+        Self { events, n_kept, last }
     }
 
     /// Returns the number of the last event.

@@ -10,6 +10,7 @@ use myelin_driver::{ClusterDriver, Effects, Event};
 use myelin_executor::{Clock, EffectExecutor, Snapshot};
 use myelin_shape::{AttemptKey, ClusterUid, ProviderKind, RunId};
 use myelin_state::NodeObservation;
+use myelin_store::{Store, StoredEvent};
 use tokio::{
     sync::{
         mpsc::{self, UnboundedReceiver},
@@ -117,8 +118,31 @@ pub struct Parts {
     pub outputs: Outputs,
     /// What executor, agents and bootstraps learn.
     pub observations: UnboundedReceiver<NodeObservation>,
+    /// What outlives this process.
+    pub store: Arc<dyn Store>,
     /// Who looks on.
     pub witness: Option<Box<dyn Witness>>,
+}
+
+/// What was before this loop.
+#[derive(Debug)]
+pub struct Before {
+    /// The driver that goes on from it.
+    pub driver: ClusterDriver,
+    /// The last events, oldest first.
+    pub events: Vec<StoredEvent>,
+}
+
+impl Default for Before {
+    /// Nothing: a cluster that does not exist yet.
+    fn default() -> Self {
+        Self { driver: ClusterDriver::new(driver_options()), events: Vec::new() }
+    }
+}
+
+/// Returns the settings of a driver: the ceiling is the file's, which is checked before a shape comes to it.
+pub fn driver_options() -> myelin_driver::Options {
+    myelin_driver::Options { max_nodes: u64::MAX }
 }
 
 /// Where the state of an executor is read for display.
@@ -155,7 +179,7 @@ pub struct Service {
 
 impl Service {
     /// Puts a loop together.
-    pub fn new(options: Options, parts: Parts) -> (Self, Handle) {
+    pub fn new(options: Options, parts: Parts, before: Before) -> (Self, Handle) {
         let (sender, requests) = mpsc::channel(MAX_REQUESTS);
         let (pulse, pulses) = watch::channel(Pulse::default());
         let handle = Handle { requests: sender, pulse: pulses, outputs: parts.outputs.clone() };
@@ -170,8 +194,10 @@ impl Service {
                     snapshot: parts.snapshot,
                     roster: parts.roster,
                     outputs: parts.outputs,
+                    store: parts.store,
                     witness: parts.witness,
                 },
+                before,
             ),
             requests,
             pulse,
@@ -184,13 +210,13 @@ impl Service {
         let mut tick = interval_at(Instant::now() + self.tick_every, self.tick_every);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            self.core.settle();
+            self.core.settle().await;
             self.publish();
             let wake = self.wake();
             tokio::select! {
                 () = shutdown.cancelled() => return,
                 Some(observation) = self.observations.recv() => self.fold(observation),
-                Some(request) = self.requests.recv() => self.answer(request),
+                Some(request) = self.requests.recv() => self.answer(request).await,
                 () = wake => self.core.fold(Event::Wake),
                 _ = tick.tick() => self.core.fold(Event::Tick),
             }
@@ -224,11 +250,11 @@ impl Service {
     }
 
     /// Answers a request from settled state, and all that wait behind it.
-    fn answer(&mut self, request: Request) {
-        self.core.answer(request);
+    async fn answer(&mut self, request: Request) {
+        self.core.answer(request).await;
         for _ in 1..MAX_REQUESTS {
             match self.requests.try_recv() {
-                Ok(request) => self.core.answer(request),
+                Ok(request) => self.core.answer(request).await,
                 Err(_) => break,
             }
         }

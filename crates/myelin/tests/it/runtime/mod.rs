@@ -1,6 +1,7 @@
 //! The loop on a scripted provider in virtual time, with the linter as witness of every step.
 
 mod agents;
+mod durable;
 mod failures;
 mod operators;
 mod outages;

@@ -3,20 +3,25 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use myelin::{
     file::{self, ClusterFile, Format},
-    runtime::{Applied, Error, Handle, Options, Oracle, Outputs, Parts, Service, SnapshotSource},
+    runtime::{
+        Applied, Before, Error, Handle, Options, Oracle, Outputs, Parts, Service, SnapshotSource,
+        Witness,
+    },
     view::{EventView, ExplainView, NodeView},
 };
+use myelin_driver::{ClusterDriver, Effects};
 use myelin_executor::{
     Executor, Options as ExecutorOptions,
     fake::{CallKind, FakeWorld},
 };
 use myelin_shape::{ClusterUid, RunId};
-use myelin_state::NodeObservation;
+use myelin_state::{ClusterState, NodeObservation};
+use myelin_store::{Identity, MemoryStore, Secret};
 use tokio::{
     sync::mpsc::{UnboundedSender, unbounded_channel},
     time::{Instant, sleep},
@@ -33,6 +38,7 @@ pub(crate) struct World {
     pub(super) agents: Agents,
     pub(crate) handle: Handle,
     pub(super) observations: UnboundedSender<NodeObservation>,
+    pub(super) store: Arc<MemoryStore>,
     findings: Arc<Mutex<Vec<String>>>,
     _tasks: [AbortOnDropHandle<()>; 2],
 }
@@ -48,6 +54,30 @@ pub(super) fn file(groups: &str, more: &str) -> ClusterFile {
     file::parse(text.as_bytes(), Format::Yaml, "test.yaml").unwrap()
 }
 
+/// Looks on like the oracle, and checks that what is stored is what the driver had: no change goes unnamed.
+#[derive(Debug)]
+struct Durable {
+    oracle: Oracle,
+    store: Arc<MemoryStore>,
+    /// The state of the last step, and how many commits there were before it.
+    before: Option<(ClusterState, u64)>,
+    findings: Arc<Mutex<Vec<String>>>,
+}
+
+impl Witness for Durable {
+    fn settled(&mut self, driver: &ClusterDriver, effects: &Effects, now: SystemTime) {
+        self.oracle.settled(driver, effects, now);
+        let n_commits = self.store.n_commits();
+        if let Some((state, n_before)) = self.before.take()
+            && n_commits > n_before
+            && self.store.state() != state
+        {
+            self.findings.lock().unwrap().push("the store holds another state".to_owned());
+        }
+        self.before = Some((driver.state().clone(), n_commits));
+    }
+}
+
 impl World {
     /// Returns a loop that desires nothing yet.
     pub(crate) fn new() -> Self {
@@ -60,6 +90,15 @@ impl World {
         let findings = Arc::new(Mutex::new(Vec::new()));
         let told = Arc::clone(&findings);
         let oracle = Oracle::new(move |finding| told.lock().unwrap().push(finding.to_owned()));
+        let identity =
+            Identity { cluster, run, begun_at: SystemTime::UNIX_EPOCH, secret: Secret([7; 32]) };
+        let store = Arc::new(MemoryStore::new(identity));
+        let witness = Durable {
+            oracle,
+            store: Arc::clone(&store),
+            before: None,
+            findings: Arc::clone(&findings),
+        };
         let snapshots = executor.clone();
         let parts = Parts {
             executor: Arc::new(executor),
@@ -67,15 +106,16 @@ impl World {
             roster: Arc::new(agents.clone()),
             outputs: Outputs::new(fake.clock(), observations.clone()),
             observations: received,
-            witness: Some(Box::new(oracle)),
+            witness: Some(Box::new(witness)),
+            store: store.clone(),
         };
         let options = Options::new(cluster, run, fake.clock(), vec!["fake".into()]);
-        let (service, handle) = Service::new(options, parts);
+        let (service, handle) = Service::new(options, parts, Before::default());
         let tasks = [
             AbortOnDropHandle::new(tokio::spawn(service.run(CancellationToken::new()))),
             AbortOnDropHandle::new(tokio::spawn(agents.clone().run())),
         ];
-        Self { fake, agents, handle, observations, findings, _tasks: tasks }
+        Self { fake, agents, handle, observations, store, findings, _tasks: tasks }
     }
 
     /// Returns a loop on which a file has converged.

@@ -1,0 +1,126 @@
+//! What the driver has done and nobody but us knows yet: nothing leaves before its record is durable (`spec 5`).
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use myelin_driver::{ClusterDriver, DriverEvent, Effects, EventKind, Submission};
+use myelin_shape::{LogicalNodeId, NodeAttemptId, OperationId};
+use myelin_state::OperationKind;
+use myelin_store::{Batch, Source, Store, StoreError, StoredDesired};
+
+/// How long after a failed commit the next one is tried.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// What follows from a commit, in this order.
+#[derive(Debug, Default)]
+pub(super) struct Duties {
+    pub(super) submit: Vec<Submission>,
+    pub(super) expire: Vec<(LogicalNodeId, OperationId)>,
+    pub(super) forget: Vec<(LogicalNodeId, NodeAttemptId)>,
+}
+
+/// Why nothing is acted on: the store does not take what happened.
+#[derive(Clone, Debug)]
+pub(super) struct Trouble {
+    pub(super) error: Arc<StoreError>,
+    /// Since when.
+    pub(super) since: SystemTime,
+    /// When the commit is tried again.
+    pub(super) retry_at: SystemTime,
+}
+
+/// What waits for the next commit. A failed one leaves all of it here.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    nodes: Vec<LogicalNodeId>,
+    cluster: bool,
+    desired: Option<StoredDesired>,
+    events: Vec<DriverEvent>,
+    duties: Duties,
+    trouble: Option<Trouble>,
+}
+
+impl Outbox {
+    pub(super) fn trouble(&self) -> Option<&Trouble> {
+        self.trouble.as_ref()
+    }
+
+    /// Takes over what one run of the driver has changed, and what is to follow from it.
+    pub(super) fn absorb(&mut self, effects: Effects, driver: &ClusterDriver, now: SystemTime) {
+        let changed = effects.changed;
+        if self.nodes.is_empty() {
+            self.nodes = changed.nodes;
+        } else {
+            self.nodes.extend(changed.nodes);
+            self.nodes.sort_unstable();
+            self.nodes.dedup();
+        }
+        self.cluster |= changed.cluster;
+        if let Some(shape) = driver.desired().filter(|_| changed.desired) {
+            self.desired = Some(StoredDesired {
+                shape: shape.clone(),
+                retry: driver.retry_policy().clone(),
+                source: Source::default(),
+                accepted_at: now,
+            });
+        }
+        // What changed nothing is traced where it is noticed.
+        let told = |event: &DriverEvent| !matches!(event.kind, EventKind::Ignored { .. });
+        self.events.extend(changed.events.into_iter().filter(told));
+        self.duties.submit.extend(effects.submit);
+        self.duties.expire.extend(effects.expire);
+        self.duties.forget.extend(effects.forget);
+    }
+
+    /// Makes everything durable, and returns what happened and what is to be done now; `None` after a failure.
+    pub(super) async fn commit(
+        &mut self,
+        store: &dyn Store,
+        driver: &ClusterDriver,
+        now: SystemTime,
+    ) -> Option<(Vec<DriverEvent>, Duties)> {
+        if self.is_durable() {
+            return Some((Vec::new(), std::mem::take(&mut self.duties)));
+        }
+        let batch = Batch {
+            now,
+            state: driver.state(),
+            nodes: &self.nodes,
+            cluster: self.cluster,
+            desired: self.desired.as_ref(),
+            events: &self.events,
+            barrier: self.duties.submit.iter().any(needs_barrier),
+        };
+        if let Err(error) = store.commit(batch).await {
+            self.fail(error, now);
+            return None;
+        }
+        if let Some(trouble) = self.trouble.take() {
+            tracing::info!(error = %trouble.error, "the store takes what happens again");
+        }
+        self.nodes.clear();
+        (self.cluster, self.desired) = (false, None);
+        Some((std::mem::take(&mut self.events), std::mem::take(&mut self.duties)))
+    }
+
+    /// Returns whether the store knows everything.
+    fn is_durable(&self) -> bool {
+        self.nodes.is_empty() && !self.cluster && self.desired.is_none() && self.events.is_empty()
+    }
+
+    fn fail(&mut self, error: StoreError, now: SystemTime) {
+        let since = self.trouble.as_ref().map_or(now, |trouble| trouble.since);
+        if self.trouble.is_none() {
+            tracing::error!(%error, "the store does not take what happened; nothing is done until it does");
+        }
+        let retry_at = now + RETRY_AFTER;
+        self.trouble = Some(Trouble { error: Arc::new(error), since, retry_at });
+    }
+}
+
+/// What makes or ends a machine must not happen before a record of it that outlives a loss of power.
+fn needs_barrier(submission: &Submission) -> bool {
+    matches!(submission.command.kind(), OperationKind::CreateLease | OperationKind::DestroyLease)
+}
