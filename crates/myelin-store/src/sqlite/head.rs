@@ -25,13 +25,13 @@ pub(crate) struct Head {
 }
 
 const READ: &str = "SELECT sequence, observed_generation, acted_generation, next_attempt_id, last_event, now, paused, \
-                    brake, digest, checksum FROM cluster";
+                    brake, digest, checksum FROM cluster_row";
 
-const UPDATE: &str = "UPDATE cluster SET sequence = ?, observed_generation = ?, acted_generation = ?, \
+const UPDATE: &str = "UPDATE cluster_row SET sequence = ?, observed_generation = ?, acted_generation = ?, \
                       next_attempt_id = ?, last_event = ?, now = ?, paused = ?, brake = ?, digest = ?, checksum = ? \
                       WHERE sequence = ?";
 
-const INSERT: &str = "INSERT INTO cluster (sequence, observed_generation, acted_generation, next_attempt_id, \
+const INSERT: &str = "INSERT INTO cluster_row (sequence, observed_generation, acted_generation, next_attempt_id, \
                       last_event, now, paused, brake, digest, checksum, id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)";
 
 impl Head {

@@ -311,7 +311,7 @@ async fn write_events(
 static INSERT_EVENTS: LazyLock<[Arc<str>; MOST_EVENTS.ilog2() as usize + 1]> = LazyLock::new(
     || {
         std::array::from_fn(|size| {
-            let mut sql = "INSERT INTO events (seq, at, node, attempt, code, operation, body, checksum) VALUES ".to_owned();
+            let mut sql = "INSERT INTO event_rows (seq, at, node, attempt, code, operation, body, checksum) VALUES ".to_owned();
             list(&mut sql, "(?, ?, ?, ?, ?, ?, ?, ?)", 1 << size);
             sql.into()
         })
@@ -328,7 +328,7 @@ async fn prune_events(
     let failed = |error| place.failed(error);
     let oldest = head.last_event.saturating_sub(options.max_events);
     let too_old = head.now.checked_sub(options.max_age).and_then(|time| to_nanos(time, place).ok());
-    let sql = "DELETE FROM events WHERE seq IN (SELECT seq FROM events ORDER BY seq LIMIT 4096) \
+    let sql = "DELETE FROM event_rows WHERE seq IN (SELECT seq FROM event_rows ORDER BY seq LIMIT 4096) \
                AND (seq <= ? OR at < ?)";
     let statement = query(sql).bind(oldest.cast_signed()).bind(too_old.unwrap_or(0));
     statement.execute(connection).await.map(drop).map_err(failed)
