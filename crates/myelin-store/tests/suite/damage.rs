@@ -53,7 +53,7 @@ async fn a_cut_or_changed_file_is_refused_or_gives_what_was_acted_on() {
     let (mut n_loaded, mut n_refused, mut wrong) = (0, 0, Vec::new());
     for file in Victim::FILES {
         assert!(victim.size(file) > 0, "{file} is no part of the test");
-        for offset in victim.offsets(file, 509) {
+        for offset in victim.offsets(file, 1021) {
             for damage in [Damage::Cut(offset), Damage::Flip(offset, 1 << (offset % 8))] {
                 match victim.check(&scratch, file, damage).await {
                     Ok(Verdict::Loaded) => n_loaded += 1,
