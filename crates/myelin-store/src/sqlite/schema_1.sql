@@ -2,11 +2,11 @@
 -- in columns, for people. They are views and no computed columns, since those are computed at every write.
 -- Templates are named by their digest in other rows' JSON. Times are nanoseconds since 1970, UTC.
 
-CREATE TABLE meta_rows (id TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL, checksum TEXT NOT NULL) STRICT;
-CREATE TABLE template_rows (id TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL, checksum TEXT NOT NULL) STRICT;
-CREATE TABLE desired_rows (id TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL, checksum TEXT NOT NULL) STRICT;
-CREATE TABLE group_rows (id TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL, checksum TEXT NOT NULL) STRICT;
-CREATE TABLE node_rows (id TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL, checksum TEXT NOT NULL) STRICT;
+CREATE TABLE meta_rows (id TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL, checksum TEXT NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE template_rows (id TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL, checksum TEXT NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE desired_rows (id TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL, checksum TEXT NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE group_rows (id TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL, checksum TEXT NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE node_rows (id TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL, checksum TEXT NOT NULL) STRICT, WITHOUT ROWID;
 
 CREATE TABLE cluster_row (
     id INTEGER PRIMARY KEY CHECK (id = 1),

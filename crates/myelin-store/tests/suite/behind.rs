@@ -124,7 +124,9 @@ async fn one_torn_slot_of_the_mark_is_fine_and_two_are_not() {
     let sound = fs::read(&mark).unwrap();
     for slots in [[0].as_slice(), &[4096], &[0, 4096]] {
         let mut bytes = sound.clone();
-        slots.iter().for_each(|slot| bytes[slot + 20] ^= 1);
+        for slot in slots {
+            bytes[slot + 20] ^= 1;
+        }
         fs::write(&mark, bytes).unwrap();
         match load(&live).await {
             Ok(loaded) => assert_eq!((slots.len(), loaded.state), (1, state(3))),

@@ -85,11 +85,11 @@ async fn damage(sql: &'static str) -> String {
 async fn a_row_that_was_changed_removed_or_brought_back_is_noticed() {
     insta::assert_snapshot!(damage("UPDATE node_rows SET body = replace(body, 'new', 'failed')").await, @r#"…/state.db is damaged: the checksum of node_rows "worker-0" is wrong"#);
     insta::assert_snapshot!(damage("DELETE FROM node_rows WHERE id = 'worker-1'").await, @"…/state.db is damaged: a row is missing, or is one of another time");
-    insta::assert_snapshot!(damage("DELETE FROM template_rows").await, @"");
-    insta::assert_snapshot!(damage("UPDATE cluster_row SET next_attempt_id = 0").await, @"");
-    insta::assert_snapshot!(damage("DELETE FROM cluster_row").await, @"");
-    insta::assert_snapshot!(damage("DROP TABLE group_rows").await, @"");
-    insta::assert_snapshot!(damage("PRAGMA application_id = 1").await, @"");
+    insta::assert_snapshot!(damage("DELETE FROM template_rows").await, @r#"…/state.db is damaged: node_rows "worker-0" names the unknown template 3703b425b5a92f409d5818335198db11"#);
+    insta::assert_snapshot!(damage("UPDATE cluster_row SET next_attempt_id = 0").await, @"…/state.db is damaged: the checksum of the cluster's row is wrong");
+    insta::assert_snapshot!(damage("DELETE FROM cluster_row").await, @"…/state.db is damaged: cluster has 0 rows, not 1");
+    insta::assert_snapshot!(damage("DROP TABLE group_rows").await, @"…/state.db is damaged: no such table: group_rows");
+    insta::assert_snapshot!(damage("PRAGMA application_id = 1").await, @"…/state.db is damaged: its application id is 0x1, not 0x4d594c4e");
 }
 
 #[tokio::test]

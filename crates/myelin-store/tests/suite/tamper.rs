@@ -6,8 +6,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use myelin_state::ClusterState;
-use myelin_store::{Options, SqliteStore, Store, StoreError};
+use myelin_state::{ClusterState, NodeStage, OperationKind};
+use myelin_store::{Batch, Options, SqliteStore, Store, StoreError};
+
+use crate::fixture::{
+    advance, at, commit, copy_files, create, desired, dispatch, ids, options, state,
+};
 
 /// The files of a store that was killed, and what may be loaded from them.
 pub(crate) struct Victim {
@@ -15,6 +19,43 @@ pub(crate) struct Victim {
     pub(crate) dir: PathBuf,
     /// The states committed at and after the last barrier.
     pub(crate) allowed: Vec<ClusterState>,
+}
+
+/// Makes the files of a process that was killed, with some commits since the last barrier.
+pub(crate) async fn victim(dir: &Path) -> Victim {
+    let live = dir.join("live");
+    fs::create_dir(&live).unwrap();
+    let store = create(&live).await;
+    let mut state = state(12);
+    let nodes = ids(&state);
+    commit(&store, 1, &state, false).await;
+    store.close().await.unwrap();
+    let store = SqliteStore::open(&live, options()).await.unwrap();
+    let mut allowed = Vec::new();
+    for (n, barrier) in [true, false, true, false, false].into_iter().enumerate() {
+        let id = &nodes[n];
+        let event = dispatch(&mut state, id, OperationKind::CreateLease);
+        if n == 1 {
+            advance(&mut state, &nodes[0], NodeStage::LeaseCreated);
+        }
+        let (desired, events) = (desired(2), [event]);
+        let batch = Batch {
+            nodes: &nodes,
+            cluster: true,
+            desired: (n == 0).then_some(&desired),
+            events: &events,
+            barrier,
+            ..Batch::new(at(n as u64), &state)
+        };
+        store.commit(batch).await.unwrap();
+        if barrier {
+            allowed.clear();
+        }
+        allowed.push(state.clone());
+    }
+    let killed = dir.join("killed");
+    copy_files(&live, &killed);
+    Victim { dir: killed, allowed }
 }
 
 /// One damage.
