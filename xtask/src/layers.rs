@@ -67,6 +67,7 @@ pub(crate) const TABLE: &[Row] = &[
     row(3, "myelin-check", Kind::Synchronous(&["thiserror"])),
     row(3, "myelin-driver", Kind::Synchronous(&["serde", "thiserror", "tracing"])),
     row(3, "myelin-executor", Kind::Shell),
+    row(3, "myelin-store", Kind::Shell),
     row(4, "myelin-inventory", Kind::Shell),
     row(4, "myelin-provider-process", Kind::Shell),
     row(5, "myelin-agent", Kind::Shell),

@@ -19,6 +19,7 @@ const N_NODES: u32 = 10_000;
 const N_CHANGES: u64 = 8;
 const BATCH: usize = 256;
 
+#[expect(clippy::print_stdout, reason = "what it is for")]
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir_in(".")?;
@@ -101,7 +102,7 @@ fn change(state: &mut ClusterState, id: &LogicalNodeId, sequence: u64) -> Driver
     }));
     let target = "state/leases/0123456789abcdef.1.worker-1.1";
     node.record.connection = Some(Connection::Exec(ExecEndpoint { target: target.into() }));
-    let kind = if sequence % 2 == 0 {
+    let kind = if sequence.is_multiple_of(2) {
         let pending = PendingOperation {
             id: operation,
             kind: effect,

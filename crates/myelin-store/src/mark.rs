@@ -150,6 +150,7 @@ pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the kinds of failure are not closed")]
 pub(crate) fn failed(what: &'static str, path: &Path, source: io::Error) -> StoreError {
     let path = path.to_owned();
     match source.kind() {

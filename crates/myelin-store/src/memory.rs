@@ -203,6 +203,7 @@ fn latest<T>(mut items: Vec<T>, limit: u32) -> Vec<T> {
 }
 
 /// Tells operations from their events.
+#[expect(clippy::wildcard_enum_match_arm, reason = "no other event is about an operation")]
 fn operations(events: &[DriverEvent]) -> Vec<StoredOperation> {
     let mut operations: Vec<StoredOperation> = Vec::new();
     for event in events {

@@ -23,6 +23,7 @@ pub(crate) type Name<'a> = &'a mut dyn FnMut(&Arc<NodeTemplate>) -> Arc<str>;
 
 type Text<'a> = Cow<'a, str>;
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde calls")]
 fn is_false(flag: &bool) -> bool {
     !flag
 }

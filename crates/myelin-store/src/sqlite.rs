@@ -207,7 +207,9 @@ async fn make(place: &Place, identity: &Identity, options: &Options) -> Result<(
     run(&mut connection, place, "BEGIN IMMEDIATE").await?;
     let mut held = Held::default();
     let rows = meta::identity_rows(identity, place)?;
-    rows.iter().for_each(|row| held.put(Table::Meta, row.id.clone(), row.sum));
+    for row in &rows {
+        held.put(Table::Meta, row.id.clone(), row.sum);
+    }
     rows::write(&mut connection, Table::Meta, rows).await.map_err(|error| place.failed(error))?;
     Head::first(identity.begun_at).insert(&mut connection, place, held.digest).await?;
     run(&mut connection, place, "COMMIT").await?;

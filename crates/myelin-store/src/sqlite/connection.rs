@@ -167,6 +167,7 @@ pub(crate) async fn number(
 }
 
 /// Says what a failure of SQLite means.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the rest has one meaning")]
 pub(crate) fn failed(path: &Path, error: sqlx::Error) -> StoreError {
     let path = path.to_owned();
     match &error {
@@ -180,7 +181,9 @@ pub(crate) fn failed(path: &Path, error: sqlx::Error) -> StoreError {
             }
             _ => StoreError::Database { path, source: error.into() },
         },
-        sqlx::Error::Io(_) => StoreError::Database { path, source: error.into() },
+        sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed => {
+            StoreError::Database { path, source: error.into() }
+        }
         // What was read is not what the statement returns of a sound database.
         _ => StoreError::Damaged { path, what: error.to_string() },
     }

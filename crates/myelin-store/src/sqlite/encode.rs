@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use myelin_shape::NodeTemplate;
+use myelin_shape::{NodeGroupId, NodeTemplate};
 use myelin_state::{ClusterState, DriverEvent, EventKind};
 use serde::Serialize;
 use smol_str::SmolStr;
@@ -88,10 +88,14 @@ impl Held {
     /// Takes note of what is being written.
     pub(crate) fn apply(&mut self, writes: &Writes) {
         for (table, rows) in &writes.rows {
-            rows.iter().for_each(|row| self.put(*table, row.id.clone(), row.sum));
+            for row in rows {
+                self.put(*table, row.id.clone(), row.sum);
+            }
         }
         for (table, ids) in &writes.gone {
-            ids.iter().for_each(|id| self.take(*table, id));
+            for id in ids {
+                self.take(*table, id);
+            }
         }
     }
 }
@@ -159,7 +163,7 @@ impl<'a> Encoder<'a> {
             let body = self.json(&row, "a group")?;
             self.push(Table::Groups, id.as_str(), body, &mut rows);
         }
-        let kept = state.groups.keys().map(|id| id.as_str()).collect();
+        let kept = state.groups.keys().map(NodeGroupId::as_str).collect();
         writes.gone.push((Table::Groups, self.held.others(Table::Groups, &kept)));
         writes.rows.push((Table::Groups, rows));
         Ok(())
@@ -196,6 +200,7 @@ impl<'a> Encoder<'a> {
 
     fn event(&self, seq: u64, event: &DriverEvent) -> Result<EventRow, StoreError> {
         let body = self.json(&event.kind, "an event")?;
+        #[expect(clippy::wildcard_enum_match_arm, reason = "no other event is about an operation")]
         let operation = match &event.kind {
             EventKind::Dispatched { operation, .. }
             | EventKind::Expired { operation, .. }

@@ -25,13 +25,13 @@ pub(crate) struct Head {
 }
 
 const READ: &str = "SELECT sequence, observed_generation, acted_generation, next_attempt_id, last_event, now, paused, \
-                    brake, digest, checksum FROM cluster";
+                    brake, digest, checksum FROM cluster_row";
 
-const UPDATE: &str = "UPDATE cluster SET sequence = ?, observed_generation = ?, acted_generation = ?, \
+const UPDATE: &str = "UPDATE cluster_row SET sequence = ?, observed_generation = ?, acted_generation = ?, \
                       next_attempt_id = ?, last_event = ?, now = ?, paused = ?, brake = ?, digest = ?, checksum = ? \
                       WHERE sequence = ?";
 
-const INSERT: &str = "INSERT INTO cluster (sequence, observed_generation, acted_generation, next_attempt_id, \
+const INSERT: &str = "INSERT INTO cluster_row (sequence, observed_generation, acted_generation, next_attempt_id, \
                       last_event, now, paused, brake, digest, checksum, id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)";
 
 impl Head {
@@ -71,11 +71,11 @@ impl Head {
         }
     }
 
-    /// Reads the row with the digest it claims.
+    /// Reads the row with the digest it claims and its own checksum.
     pub(crate) async fn read(
         connection: &mut SqliteConnection,
         place: &Place,
-    ) -> Result<(Self, String), StoreError> {
+    ) -> Result<(Self, String, Sum), StoreError> {
         let failed = |error| place.failed(error);
         let rows = query(READ).fetch_all(connection).await.map_err(failed)?;
         let [row] = &rows[..] else {
@@ -95,10 +95,11 @@ impl Head {
             brake: serde_json::from_str(&text(7)?).map_err(damaged)?,
         };
         let digest = text(8)?;
-        if head.sum(place, &digest)?.to_string() != text(9)? {
+        let sum = head.sum(place, &digest)?;
+        if sum.to_string() != text(9)? {
             return Err(place.damaged("the checksum of the cluster's row is wrong".to_owned()));
         }
-        Ok((head, digest))
+        Ok((head, digest, sum))
     }
 
     /// Writes the row over that of the commit before; returns whether that one was there.
@@ -154,7 +155,7 @@ impl Head {
         serde_json::to_string(&self.brake).expect("a brake is flags")
     }
 
-    fn sum(&self, place: &Place, digest: &str) -> Result<Sum, StoreError> {
+    pub(crate) fn sum(&self, place: &Place, digest: &str) -> Result<Sum, StoreError> {
         let text = format!(
             "{} {} {} {} {} {} {} {}",
             self.sequence,

@@ -13,6 +13,7 @@ use sqlx::{Row as _, SqliteConnection, query};
 
 use crate::{
     Identity, Loaded, Settings, StoreError, StoredDesired,
+    checksum::Sum,
     mark::Mark,
     record::{GroupRow, NodeRow},
     sqlite::{
@@ -44,6 +45,8 @@ pub(crate) enum Access {
 #[derive(Debug)]
 pub(crate) struct Contents {
     pub(crate) head: Head,
+    /// The checksum of the cluster's row, which tells one commit from another.
+    pub(crate) sum: Sum,
     pub(crate) held: Held,
     pub(crate) identity: Identity,
     settings: Settings,
@@ -107,7 +110,7 @@ pub(crate) async fn read(
 }
 
 async fn check_pages(connection: &mut SqliteConnection, place: &Place) -> Result<(), StoreError> {
-    let statement = query("PRAGMA quick_check(1)");
+    let statement = query("PRAGMA integrity_check(1)");
     let row = statement.fetch_one(connection).await.map_err(|error| place.failed(error))?;
     let answer: String = row.try_get(0).map_err(|error| place.failed(error))?;
     if answer == "ok" { Ok(()) } else { Err(place.damaged(answer)) }
@@ -117,7 +120,7 @@ async fn read_tables(
     connection: &mut SqliteConnection,
     place: &Place,
 ) -> Result<Contents, StoreError> {
-    let (head, digest) = Head::read(connection, place).await?;
+    let (head, digest, sum) = Head::read(connection, place).await?;
     let mut held = Held::default();
     let mut meta_rows = BTreeMap::new();
     let mut templates = Templates::new();
@@ -165,7 +168,7 @@ async fn read_tables(
         return Err(place.damaged("a row is missing, or is one of another time".to_owned()));
     }
     let (identity, settings) = meta::read(&meta_rows, place)?;
-    Ok(Contents { head, held, identity, settings, state, desired, templates })
+    Ok(Contents { head, sum, held, identity, settings, state, desired, templates })
 }
 
 fn parse<T: DeserializeOwned>(

@@ -10,9 +10,9 @@ use crate::{
     sqlite::connection::{Place, connect_read_only, from_nanos},
 };
 
-const EVENTS: &str = "SELECT seq, at, node, attempt, body, checksum FROM events WHERE seq > ? ORDER BY seq DESC LIMIT ?";
+const EVENTS: &str = "SELECT seq, at, node, attempt, body, checksum FROM event_rows WHERE seq > ? ORDER BY seq DESC LIMIT ?";
 
-const EVENTS_OF_NODE: &str = "SELECT seq, at, node, attempt, body, checksum FROM events WHERE seq > ? AND node = ? \
+const EVENTS_OF_NODE: &str = "SELECT seq, at, node, attempt, body, checksum FROM event_rows WHERE seq > ? AND node = ? \
                               ORDER BY seq DESC LIMIT ?";
 
 const OPERATIONS: &str = "SELECT attempt, sequence, node, kind, dispatched_at, expired_at, ended_at, outcome, error \

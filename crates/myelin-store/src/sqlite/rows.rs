@@ -34,11 +34,11 @@ impl Table {
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Meta => "meta",
-            Self::Templates => "templates",
-            Self::Desired => "desired",
-            Self::Groups => "groups",
-            Self::Nodes => "nodes",
+            Self::Meta => "meta_rows",
+            Self::Templates => "template_rows",
+            Self::Desired => "desired_rows",
+            Self::Groups => "group_rows",
+            Self::Nodes => "node_rows",
         }
     }
 }

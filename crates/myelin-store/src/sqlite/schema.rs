@@ -65,3 +65,6 @@ pub(crate) async fn migrate(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,8 +9,10 @@ use sqlx::{AssertSqlSafe, SqliteConnection, query};
 
 use crate::{
     Batch, Identity, Loaded, Options, Setting, StoreError,
+    checksum::Sum,
     mark::{Mark, MarkFile},
     sqlite::{
+        close,
         connection::{Place, connect, run, to_nanos},
         encode::{Digests, Encoder, EventRow, Writes},
         head::Head,
@@ -43,7 +45,8 @@ struct Session {
 /// A commit whose outcome may never have been told.
 #[derive(Clone, Copy, Debug)]
 struct Unresolved {
-    sequence: u64,
+    /// The checksum of the cluster's row, which no other commit has.
+    sum: Sum,
     n_events: usize,
 }
 
@@ -81,7 +84,7 @@ impl Writer {
         place: &Place,
         options: &Options,
     ) -> Result<Loaded, StoreError> {
-        self.session = None;
+        self.close(place).await?;
         let (session, loaded) = self.open(place, options, Check::Pages).await?;
         self.session = Some(session);
         Ok(loaded)
@@ -95,20 +98,39 @@ impl Writer {
     ) -> Result<(Session, Loaded), StoreError> {
         place.check_present()?;
         let mut connection = connect(&place.database(), options).await?;
-        let contents = load::read(&mut connection, place, Access::Write, check).await?;
+        match self.examine(&mut connection, place, options, check).await {
+            Ok((contents, mark)) => {
+                let session = Session {
+                    connection,
+                    is_full: false,
+                    head: contents.head,
+                    held: contents.held.clone(),
+                    identity: contents.identity.clone(),
+                    digests: Digests::new(&contents.templates),
+                    mark,
+                    prune_at: 0,
+                };
+                Ok((session, contents.into_loaded()))
+            }
+            Err(error) => {
+                // Whoever puts other files here next must not meet the end of this connection.
+                let _ = close(connection, place).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn examine(
+        &mut self,
+        connection: &mut SqliteConnection,
+        place: &Place,
+        options: &Options,
+        check: Check,
+    ) -> Result<(Contents, MarkFile), StoreError> {
+        let contents = load::read(connection, place, Access::Write, check).await?;
         self.judge(place, options, &contents)?;
-        self.resolve(place, contents.head.sequence)?;
-        let session = Session {
-            connection,
-            is_full: false,
-            head: contents.head,
-            held: contents.held.clone(),
-            identity: contents.identity.clone(),
-            digests: Digests::new(&contents.templates),
-            mark: MarkFile::open(&place.mark())?,
-            prune_at: 0,
-        };
-        Ok((session, contents.into_loaded()))
+        self.resolve(place, contents.head.sequence, contents.sum)?;
+        Ok((contents, MarkFile::open(&place.mark())?))
     }
 
     /// Refuses a database that is behind its mark.
@@ -140,10 +162,10 @@ impl Writer {
     }
 
     /// Finds out whether a commit whose outcome was not told is in the database.
-    fn resolve(&mut self, place: &Place, found: u64) -> Result<(), StoreError> {
+    fn resolve(&mut self, place: &Place, found: u64, sum: Sum) -> Result<(), StoreError> {
         let expected = self.sequence.unwrap_or(found);
         match self.unresolved.take() {
-            Some(unresolved) if unresolved.sequence == found => self.n_landed = unresolved.n_events,
+            Some(unresolved) if unresolved.sum == sum => self.n_landed = unresolved.n_events,
             _ if expected == found => {}
             _ => return Err(StoreError::OtherWriter { path: place.database(), expected, found }),
         }
@@ -165,8 +187,8 @@ impl Writer {
         let generation = batch.desired.map_or(0, |desired| desired.shape.generation);
         let mut head = session.head.next(batch.state, batch.now, generation);
         head.last_event += events.len() as u64;
-        self.unresolved =
-            Some(Unresolved { sequence: head.sequence, n_events: batch.events.len() });
+        let sum = session.expect(place, &head, &writes)?;
+        self.unresolved = Some(Unresolved { sum, n_events: batch.events.len() });
         session.write(place, options, head, writes, batch.barrier).await?;
         self.sequence = Some(head.sequence);
         self.written(options);
@@ -189,8 +211,10 @@ impl Writer {
         let mut session = self.take(place, options).await?;
         let head = Head { sequence: session.head.sequence + 1, ..session.head };
         let rows = vec![(Table::Meta, vec![meta::setting_row(setting)])];
-        self.unresolved = Some(Unresolved { sequence: head.sequence, n_events: self.n_landed });
-        session.write(place, options, head, Writes { rows, ..Writes::default() }, true).await?;
+        let writes = Writes { rows, ..Writes::default() };
+        let sum = session.expect(place, &head, &writes)?;
+        self.unresolved = Some(Unresolved { sum, n_events: self.n_landed });
+        session.write(place, options, head, writes, true).await?;
         self.sequence = Some(head.sequence);
         self.unresolved = None;
         self.written(options);
@@ -208,15 +232,20 @@ impl Writer {
 
     /// Ends the connection, which puts everything into one file.
     pub(crate) async fn close(&mut self, place: &Place) -> Result<(), StoreError> {
-        use sqlx::Connection as _;
         match self.session.take() {
-            Some(session) => session.connection.close().await.map_err(|error| place.failed(error)),
+            Some(session) => close(session.connection, place).await,
             None => Ok(()),
         }
     }
 }
 
 impl Session {
+    /// Takes note of what is about to be written; returns the checksum of the cluster's row then.
+    fn expect(&mut self, place: &Place, head: &Head, writes: &Writes) -> Result<Sum, StoreError> {
+        self.held.apply(writes);
+        head.sum(place, &self.held.digest.to_string())
+    }
+
     /// Writes one transaction. After a failure the session knows nothing any more and is given up.
     async fn write(
         &mut self,
@@ -227,7 +256,6 @@ impl Session {
         barrier: bool,
     ) -> Result<(), StoreError> {
         self.make_full(place, barrier).await?;
-        self.held.apply(&writes);
         run(&mut self.connection, place, "BEGIN IMMEDIATE").await?;
         if !head.update(&mut self.connection, place, self.held.digest, self.head.sequence).await? {
             return Err(self.other_writer(place).await);
@@ -252,7 +280,7 @@ impl Session {
 
     async fn other_writer(&mut self, place: &Place) -> StoreError {
         match Head::read(&mut self.connection, place).await {
-            Ok((found, _)) => StoreError::OtherWriter {
+            Ok((found, ..)) => StoreError::OtherWriter {
                 path: place.database(),
                 expected: self.head.sequence,
                 found: found.sequence,
@@ -311,7 +339,7 @@ async fn write_events(
 static INSERT_EVENTS: LazyLock<[Arc<str>; MOST_EVENTS.ilog2() as usize + 1]> = LazyLock::new(
     || {
         std::array::from_fn(|size| {
-            let mut sql = "INSERT INTO events (seq, at, node, attempt, code, operation, body, checksum) VALUES ".to_owned();
+            let mut sql = "INSERT INTO event_rows (seq, at, node, attempt, code, operation, body, checksum) VALUES ".to_owned();
             list(&mut sql, "(?, ?, ?, ?, ?, ?, ?, ?)", 1 << size);
             sql.into()
         })
@@ -328,7 +356,7 @@ async fn prune_events(
     let failed = |error| place.failed(error);
     let oldest = head.last_event.saturating_sub(options.max_events);
     let too_old = head.now.checked_sub(options.max_age).and_then(|time| to_nanos(time, place).ok());
-    let sql = "DELETE FROM events WHERE seq IN (SELECT seq FROM events ORDER BY seq LIMIT 4096) \
+    let sql = "DELETE FROM event_rows WHERE seq IN (SELECT seq FROM event_rows ORDER BY seq LIMIT 4096) \
                AND (seq <= ? OR at < ?)";
     let statement = query(sql).bind(oldest.cast_signed()).bind(too_old.unwrap_or(0));
     statement.execute(connection).await.map(drop).map_err(failed)

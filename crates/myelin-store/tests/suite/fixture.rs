@@ -100,7 +100,10 @@ pub(crate) fn options() -> Options {
 
 /// Opens and loads, as a process that begins.
 pub(crate) async fn load(dir: &Path) -> Result<Loaded, StoreError> {
-    SqliteStore::open(dir, options()).await?.load().await
+    let store = SqliteStore::open(dir, options()).await?;
+    let loaded = store.load().await?;
+    store.close().await?;
+    Ok(loaded)
 }
 
 /// Loads, as `status` does.

@@ -1,6 +1,14 @@
 //! What a loop, a person and a crash may rely on.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod behind;
+mod crash;
+mod damage;
+mod failures;
 mod fixture;
+mod history;
 mod raw;
 mod round_trip;
 mod strategies;
+mod tamper;

@@ -138,5 +138,5 @@ async fn the_columns_for_people_say_what_the_record_says() {
         crate::raw::text(dir.path(), sql).await,
         @"worker-0 worker 0 dormant 1; worker-1 worker 1 new 0"
     );
-    insta::assert_snapshot!(crate::raw::text(dir.path(), "SELECT time FROM cluster").await, @"2027-01-15T08:00:01.000Z");
+    insta::assert_snapshot!(crate::raw::text(dir.path(), "SELECT now FROM cluster").await, @"2027-01-15T08:00:01.000Z");
 }
