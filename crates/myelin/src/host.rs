@@ -134,6 +134,8 @@ pub struct Host {
     pub handle: Handle,
     /// The cluster's uid.
     pub cluster: ClusterUid,
+    /// The number of the last event before this loop.
+    pub events_before: u64,
     providers: Vec<Arc<dyn Provider>>,
     state: StateDir,
     executor: Executor,
@@ -390,6 +392,7 @@ impl Host {
             let executor = executor.clone();
             SnapshotSource::new(move || executor.snapshot())
         };
+        let events_before = loaded.events_last;
         let before = before(&*store, loaded, clock.now()).await?;
         let parts = Parts {
             executor: Arc::new(executor.clone()),
@@ -427,6 +430,7 @@ impl Host {
         Ok(Self {
             handle,
             cluster,
+            events_before,
             providers,
             state: state.clone(),
             executor,

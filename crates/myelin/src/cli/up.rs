@@ -159,7 +159,8 @@ async fn drive(
     want(handle, file, args.yes).await?;
     let live = progress::is_live();
     let shown = CancellationToken::new();
-    let shower = tokio::spawn(progress::show(handle.clone(), live, shown.clone()));
+    let shower =
+        tokio::spawn(progress::show(handle.clone(), live, host.events_before, shown.clone()));
     let ending = wait(handle, args, signals).await;
     shown.cancel();
     let _ = timeout(LIST_DEADLINE, shower).await;
