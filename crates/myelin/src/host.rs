@@ -296,7 +296,7 @@ impl Opened {
 
 /// Returns the driver that goes on from what was loaded, and the last events.
 async fn before(store: &dyn Store, loaded: Loaded, now: SystemTime) -> Result<Before, Error> {
-    let Loaded { state, desired, .. } = loaded;
+    let Loaded { state, desired, acted_generation, .. } = loaded;
     let options = runtime::driver_options();
     let driver = match desired {
         Some(StoredDesired { shape, retry, .. }) => {
@@ -306,7 +306,7 @@ async fn before(store: &dyn Store, loaded: Loaded, now: SystemTime) -> Result<Be
     };
     let limit = u32::try_from(N_EVENTS).unwrap_or(u32::MAX);
     let query = EventQuery { limit, ..EventQuery::default() };
-    Ok(Before { driver, events: store.events(query).await? })
+    Ok(Before { driver, events: store.events(query).await?, acted_generation })
 }
 
 /// A lease of our cluster with an attempt that was never given out means that what gave it out is lost.

@@ -44,6 +44,7 @@ pub(super) struct Core {
     pub(super) leaving: bool,
     ports: Ports,
     outbox: Outbox,
+    acted_generation: u64,
     ring: EventRing,
     since: SystemTime,
     wake_at: Option<SystemTime>,
@@ -51,7 +52,7 @@ pub(super) struct Core {
 
 impl Core {
     pub(super) fn new(options: Options, ports: Ports, before: Before) -> Self {
-        let Before { driver, events } = before;
+        let Before { driver, events, acted_generation } = before;
         Self {
             ring: EventRing::new(options.n_events, events),
             since: options.clock.now(),
@@ -60,6 +61,7 @@ impl Core {
             leaving: false,
             ports,
             outbox: Outbox::default(),
+            acted_generation,
             wake_at: None,
         }
     }
@@ -72,6 +74,12 @@ impl Core {
     pub(super) fn wake_at(&self) -> Option<SystemTime> {
         let trouble = self.outbox.trouble();
         trouble.map_or(self.wake_at, |trouble| Some(trouble.retry_at))
+    }
+
+    /// Returns the number of the next revision.
+    pub(super) fn next_generation(&self) -> u64 {
+        let current = self.driver.desired().map_or(0, |shape| shape.generation);
+        current.max(self.acted_generation).saturating_add(1)
     }
 
     /// What changes something is refused while it could not be made durable.
