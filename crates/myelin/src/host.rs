@@ -390,6 +390,8 @@ impl Host {
             let executor = executor.clone();
             SnapshotSource::new(move || executor.snapshot())
         };
+        // What was under way is interrupted by the taking up, which the witness has to see.
+        let witness = cfg!(debug_assertions).then(|| witness(&loaded.state));
         let before = before(&*store, loaded, clock.now()).await?;
         let parts = Parts {
             executor: Arc::new(executor.clone()),
@@ -397,7 +399,7 @@ impl Host {
             roster: Arc::new(membership),
             outputs,
             observations,
-            witness: cfg!(debug_assertions).then(|| witness(before.driver.state())),
+            witness,
             store: store.clone(),
         };
         let runtime_options = runtime::Options {
