@@ -180,7 +180,7 @@ async fn drive(
         Ending::Broken => Err(left_behind(host, "the loop has ended by itself", commands).await),
         Ending::Signal(why) => {
             let n = handle.pulse().borrow().n_nodes;
-            detached(why, n, commands)?;
+            detached(why, n, commands);
             Ok(u8::from(args.until_converged))
         }
     }
@@ -200,17 +200,22 @@ async fn want(handle: &Handle, file: ClusterFile, yes: bool) -> Result<(), Failu
 }
 
 /// Says what goes on without us.
-fn detached(why: &str, n: usize, commands: &Commands) -> Result<(), Failure> {
+fn detached(why: &str, n: usize, commands: &Commands) {
     let Commands { up, down } = commands;
     let text = match n {
         0 => format!("{why}: nothing is leased\n"),
-        n => format!(
-            "{why}: {} stay and go on; nothing is repaired until the run is taken up again with\n\n    {up}\n\n\
-             remove them with\n\n    {down}\n",
-            machines(n)
-        ),
+        n => {
+            let (stay, them) =
+                if n == 1 { ("stays and goes on", "it") } else { ("stay and go on", "them") };
+            format!(
+                "{why}: {} {stay}; nothing is repaired until the run is taken up again with\n\n    {up}\n\n\
+                 remove {them} with\n\n    {down}\n",
+                machines(n)
+            )
+        }
     };
-    output::print(&text)
+    // A terminal that was closed reads nothing any more, which is how we got here.
+    let _ = output::print(&text);
 }
 
 async fn wait(handle: &Handle, args: &UpArgs, signals: &mut Signals) -> Ending {
