@@ -134,6 +134,8 @@ pub struct Host {
     pub handle: Handle,
     /// The cluster's uid.
     pub cluster: ClusterUid,
+    /// The last event of before it was taken up; 0 if there is none.
+    pub last_event: u64,
     providers: Vec<Arc<dyn Provider>>,
     state: StateDir,
     executor: Executor,
@@ -393,6 +395,7 @@ impl Host {
         // What was under way is interrupted by the taking up, which the witness has to see.
         let witness = cfg!(debug_assertions).then(|| witness(&loaded.state));
         let before = before(&*store, loaded, clock.now()).await?;
+        let last_event = before.events.last().map_or(0, |event| event.seq);
         let parts = Parts {
             executor: Arc::new(executor.clone()),
             snapshot,
@@ -429,6 +432,7 @@ impl Host {
         Ok(Self {
             handle,
             cluster,
+            last_event,
             providers,
             state: state.clone(),
             executor,

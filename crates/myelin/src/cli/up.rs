@@ -12,7 +12,7 @@ use crate::{
     control::Source,
     file::ClusterFile,
     host::{self, Host, Opened},
-    runtime::{self, Handle},
+    runtime::{self, Applied, Handle},
     state_dir::StateDir,
 };
 
@@ -156,11 +156,11 @@ async fn drive(
     commands: &Commands,
 ) -> Outcome {
     let handle = &host.handle;
-    want(handle, file, args.yes).await?;
+    let generation = want(handle, file, args.yes).await?.generation;
     let live = progress::is_live();
     let shown = CancellationToken::new();
-    let shower = tokio::spawn(progress::show(handle.clone(), live, shown.clone()));
-    let ending = wait(handle, args, signals).await;
+    let shower = tokio::spawn(progress::show(handle.clone(), live, host.last_event, shown.clone()));
+    let ending = wait(handle, args, generation, signals).await;
     shown.cancel();
     let _ = timeout(LIST_DEADLINE, shower).await;
     match ending {
@@ -187,16 +187,14 @@ async fn drive(
 }
 
 /// Makes the file the desired state. A run that is taken up may have ready nodes that another file takes.
-async fn want(handle: &Handle, file: ClusterFile, yes: bool) -> Result<(), Failure> {
+async fn want(handle: &Handle, file: ClusterFile, yes: bool) -> Result<Applied, Failure> {
     let applied = handle.apply(file.clone(), None, yes).await;
     let Err(runtime::Error::TakesReady(plan)) = applied else {
-        applied?;
-        return Ok(());
+        return Ok(applied?);
     };
     output::print(&plan::plan_text(&plan, Style::stdout()))?;
     ask::confirm("Do this?")?;
-    handle.apply(file, None, true).await?;
-    Ok(())
+    Ok(handle.apply(file, None, true).await?)
 }
 
 /// Says what goes on without us.
@@ -218,7 +216,7 @@ fn detached(why: &str, n: usize, commands: &Commands) {
     let _ = output::print(&text);
 }
 
-async fn wait(handle: &Handle, args: &UpArgs, signals: &mut Signals) -> Ending {
+async fn wait(handle: &Handle, args: &UpArgs, generation: u64, signals: &mut Signals) -> Ending {
     let deadline = time::deadline(args.timeout.unwrap_or(DEFAULT_TIMEOUT));
     let mut pulse = handle.pulse();
     let mut looks = interval(LOOK_EVERY);
@@ -227,7 +225,9 @@ async fn wait(handle: &Handle, args: &UpArgs, signals: &mut Signals) -> Ending {
         if now.leaving && now.n_nodes == 0 {
             return Ending::TakenDown;
         }
-        if args.until_converged && now.converged && !now.leaving {
+        // A run that was taken up had converged before its file was changed.
+        let is_ours = now.generation >= generation;
+        if args.until_converged && is_ours && now.converged && !now.leaving {
             return Ending::Converged;
         }
         tokio::select! {
