@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, future, path::Path, time::Duration};
 
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
-    time::{interval, sleep_until, timeout},
+    time::{interval, sleep, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -31,6 +31,9 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_mins(30);
 
 /// How often it is looked whether only a person can help.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How often it is looked whether all agents are heard, once that is all that is waited for.
+const LISTEN_EVERY: Duration = Duration::from_millis(50);
 
 /// How many kinds of trouble are explained when nodes did not converge.
 const MAX_EXPLAINED: usize = 5;
@@ -160,7 +163,7 @@ async fn drive(
     let live = progress::is_live();
     let shown = CancellationToken::new();
     let shower = tokio::spawn(progress::show(handle.clone(), live, host.last_event, shown.clone()));
-    let ending = wait(handle, args, generation, signals).await;
+    let ending = wait(host, args, generation, signals).await;
     shown.cancel();
     let _ = timeout(LIST_DEADLINE, shower).await;
     match ending {
@@ -216,7 +219,8 @@ fn detached(why: &str, n: usize, commands: &Commands) {
     let _ = output::print(&text);
 }
 
-async fn wait(handle: &Handle, args: &UpArgs, generation: u64, signals: &mut Signals) -> Ending {
+async fn wait(host: &Host, args: &UpArgs, generation: u64, signals: &mut Signals) -> Ending {
+    let handle = &host.handle;
     let deadline = time::deadline(args.timeout.unwrap_or(DEFAULT_TIMEOUT));
     let mut pulse = handle.pulse();
     let mut looks = interval(LOOK_EVERY);
@@ -225,9 +229,9 @@ async fn wait(handle: &Handle, args: &UpArgs, generation: u64, signals: &mut Sig
         if now.leaving && now.n_nodes == 0 {
             return Ending::TakenDown;
         }
-        // A run that was taken up had converged before its file was changed.
-        let is_ours = now.generation >= generation;
-        if args.until_converged && is_ours && now.converged && !now.leaving {
+        // A run that was taken up had converged before, with another file and with agents that may have ended since.
+        let may_be = now.converged && now.generation >= generation && !now.leaving;
+        if args.until_converged && may_be && host.hears_all() {
             return Ending::Converged;
         }
         tokio::select! {
@@ -235,6 +239,7 @@ async fn wait(handle: &Handle, args: &UpArgs, generation: u64, signals: &mut Sig
             changed = pulse.changed() => if changed.is_err() {
                 return Ending::Broken;
             },
+            () = sleep(LISTEN_EVERY), if args.until_converged && may_be => {}
             () = sleep_until(deadline), if args.until_converged => return Ending::TimedOut,
             _ = looks.tick(), if args.until_converged => {
                 if handle.is_stuck().await.unwrap_or(false) {
