@@ -25,7 +25,7 @@ use myelin_store::{
     StoreError, StoredDesired,
 };
 use rustix::process::{Resource, getrlimit};
-use tokio::{sync::mpsc::unbounded_channel, time::timeout};
+use tokio::{sync::mpsc::unbounded_channel, task::JoinHandle, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -136,9 +136,13 @@ pub struct Host {
     pub cluster: ClusterUid,
     /// The last event of before it was taken up; 0 if there is none.
     pub last_event: u64,
+    membership: Membership,
     providers: Vec<Arc<dyn Provider>>,
     state: StateDir,
     executor: Executor,
+    /// Ends the loop itself, which ends first.
+    leave: CancellationToken,
+    service: JoinHandle<()>,
     shutdown: CancellationToken,
     tasks: TaskTracker,
     _socket: SocketPlace,
@@ -399,7 +403,7 @@ impl Host {
         let parts = Parts {
             executor: Arc::new(executor.clone()),
             snapshot,
-            roster: Arc::new(membership),
+            roster: Arc::new(membership.clone()),
             outputs,
             observations,
             witness,
@@ -426,20 +430,30 @@ impl Host {
             listen,
         })?;
         tasks.spawn(listener.run(shutdown.clone()));
-        tasks.spawn(service.run(shutdown.clone()));
+        let leave = CancellationToken::new();
+        let service = tasks.spawn(service.run(leave.clone()));
         tasks.spawn(server.run(shutdown.clone()));
         tasks.close();
         Ok(Self {
             handle,
             cluster,
             last_event,
+            membership,
             providers,
             state: state.clone(),
             executor,
+            leave,
+            service,
             shutdown,
             tasks,
             _socket: socket,
         })
+    }
+
+    /// Returns whether every agent is connected. Those of a run that is taken up count as ready until they were waited
+    /// for in vain.
+    pub fn hears_all(&self) -> bool {
+        self.membership.n_unheard() == 0
     }
 
     /// Lists every lease of this cluster, by the providers' own word.
@@ -454,6 +468,9 @@ impl Host {
     /// Stops the loop. What is leased stays so.
     pub async fn stop(self) {
         self.state.remove_run_file();
+        // A loop that still listened would take the agents we hang up on for silent, and durably so.
+        self.leave.cancel();
+        let _ = timeout(STOP_PATIENCE, self.service).await;
         self.shutdown.cancel();
         let ended = timeout(STOP_PATIENCE, self.tasks.wait()).await;
         if !self.executor.shutdown(STOP_PATIENCE).await || ended.is_err() {

@@ -3,12 +3,14 @@
 use std::{
     fs,
     net::{SocketAddr, TcpListener},
+    ops::Range,
     path::Path,
     process::Stdio,
     thread::sleep,
     time::{Duration, Instant},
 };
 
+use jiff::Timestamp;
 use rustix::process::{Pid, Signal};
 
 use super::site::{PATIENCE, Site, processes_with, stdout, until, workers};
@@ -43,17 +45,30 @@ fn a_second_up_takes_the_machines_over_under_the_same_attempts() {
     site.until_converged();
     let before = machines(&site);
     assert_eq!((before.agents.len(), before.n_creates), (3, 3));
-    Site::leave(up);
+    let mut partings = Vec::new();
+    let mut leave = |up| {
+        let began = Timestamp::now();
+        let log = Site::leave(up);
+        partings.push(began..Timestamp::now());
+        log
+    };
+    leave(up);
     for _ in 0..2 {
         let up = site.up(&workers(3, ""));
         site.until_converged();
         assert_eq!(machines(&site), before);
-        let log = Site::leave(up);
+        let log = leave(up);
         assert!(log.starts_with("taking up 3 machines of this run\n"), "{log}");
         assert!(!log.contains(" leased"), "what happened before is not told again: {log}");
     }
     let up = site.up(&workers(3, ""));
     site.until_converged();
+    let silent = site.events("silent");
+    let hung_up = |at| partings.iter().any(|parting: &Range<Timestamp>| parting.contains(at));
+    assert!(
+        !silent.iter().any(|event| hung_up(&event.at)),
+        "an agent we leave is not lost: {silent:?}"
+    );
     assert_eq!(site.ok(&["down", "--yes"]), "removed 3 machines; nothing is left\n");
     assert_eq!(up.end().0, Some(0));
     site.nothing_is_left();
@@ -100,6 +115,22 @@ fn what_dies_while_no_loop_runs_is_repaired_by_the_next_and_nothing_else_is() {
     );
     assert_eq!((after.leases.len(), after.agents.len(), after.n_creates), (3, 3, 4));
     site.take_down(up);
+}
+
+#[test]
+fn a_run_that_is_taken_up_has_not_converged_before_its_agents_are_heard() {
+    let site = Site::new();
+    let file = site.write("cluster.yaml", &workers(2, ""));
+    let up = ["up", file.to_str().unwrap(), "--until-converged"];
+    site.ok(&up);
+    let agents = site.all_agents();
+    site.ok(&up);
+    assert_eq!(site.all_agents(), agents, "both were heard, and nothing was to do");
+    site.signal_agent("worker-1", Signal::KILL);
+    site.ok(&up);
+    assert_eq!((site.agents("worker-0").len(), site.agents("worker-1").len()), (1, 1));
+    site.ok(&["down", "--yes"]);
+    site.nothing_is_left();
 }
 
 #[test]
