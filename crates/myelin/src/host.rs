@@ -25,7 +25,7 @@ use myelin_store::{
     StoreError, StoredDesired,
 };
 use rustix::process::{Resource, getrlimit};
-use tokio::{sync::mpsc::unbounded_channel, time::timeout};
+use tokio::{sync::mpsc::unbounded_channel, task::JoinHandle, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -134,11 +134,15 @@ pub struct Host {
     pub handle: Handle,
     /// The cluster's uid.
     pub cluster: ClusterUid,
-    /// The number of the last event before this loop.
-    pub events_before: u64,
+    /// The last event of before it was taken up; 0 if there is none.
+    pub last_event: u64,
+    membership: Membership,
     providers: Vec<Arc<dyn Provider>>,
     state: StateDir,
     executor: Executor,
+    /// Ends the loop itself, which ends first.
+    leave: CancellationToken,
+    service: JoinHandle<()>,
     shutdown: CancellationToken,
     tasks: TaskTracker,
     _socket: SocketPlace,
@@ -392,15 +396,17 @@ impl Host {
             let executor = executor.clone();
             SnapshotSource::new(move || executor.snapshot())
         };
-        let events_before = loaded.events_last;
+        // What was under way is interrupted by the taking up, which the witness has to see.
+        let witness = cfg!(debug_assertions).then(|| witness(&loaded.state));
         let before = before(&*store, loaded, clock.now()).await?;
+        let last_event = before.events.last().map_or(0, |event| event.seq);
         let parts = Parts {
             executor: Arc::new(executor.clone()),
             snapshot,
-            roster: Arc::new(membership),
+            roster: Arc::new(membership.clone()),
             outputs,
             observations,
-            witness: cfg!(debug_assertions).then(|| witness(before.driver.state())),
+            witness,
             store: store.clone(),
         };
         let runtime_options = runtime::Options {
@@ -424,20 +430,30 @@ impl Host {
             listen,
         })?;
         tasks.spawn(listener.run(shutdown.clone()));
-        tasks.spawn(service.run(shutdown.clone()));
+        let leave = CancellationToken::new();
+        let service = tasks.spawn(service.run(leave.clone()));
         tasks.spawn(server.run(shutdown.clone()));
         tasks.close();
         Ok(Self {
             handle,
             cluster,
-            events_before,
+            last_event,
+            membership,
             providers,
             state: state.clone(),
             executor,
+            leave,
+            service,
             shutdown,
             tasks,
             _socket: socket,
         })
+    }
+
+    /// Returns whether every agent is connected. Those of a run that is taken up count as ready until they were waited
+    /// for in vain.
+    pub fn hears_all(&self) -> bool {
+        self.membership.n_unheard() == 0
     }
 
     /// Lists every lease of this cluster, by the providers' own word.
@@ -452,6 +468,9 @@ impl Host {
     /// Stops the loop. What is leased stays so.
     pub async fn stop(self) {
         self.state.remove_run_file();
+        // A loop that still listened would take the agents we hang up on for silent, and durably so.
+        self.leave.cancel();
+        let _ = timeout(STOP_PATIENCE, self.service).await;
         self.shutdown.cancel();
         let ended = timeout(STOP_PATIENCE, self.tasks.wait()).await;
         if !self.executor.shutdown(STOP_PATIENCE).await || ended.is_err() {

@@ -9,4 +9,6 @@ mod endings;
 mod first;
 mod outages;
 mod refusals;
+mod restarts;
+mod stores;
 mod terminal;
