@@ -1,4 +1,8 @@
-//! The loop on this machine: with real providers, the listener agents dial, and the control socket.
+//! The loop on this machine: with real providers, the listener agents dial, the inventory sweep, and the control socket.
+//!
+//! Reading order: [`Opened`], [`Host`], `inventory`.
+
+mod inventory;
 
 use std::{
     env, io,
@@ -14,12 +18,13 @@ use myelin_executor::{
     Bootstrap, Clock, Executor, FoundLease, Options as ExecutorOptions, Provider, ProviderError,
     ProviderSetup,
 };
+use myelin_inventory::{Behind, Inventory, View};
 use myelin_membership::{
     Handle as Membership, Listener, ListenerError, Options as ListenerOptions, Timing,
 };
 use myelin_provider_process::{JoinSource, Options as ProcessOptions, ProcessProvider};
 use myelin_shape::{AttemptKey, ClusterUid, LogicalNodeId, NodeAttemptId, ProviderKind, RunId};
-use myelin_state::{ClusterState, ManagedNode, NodeIntent};
+use myelin_state::{ClusterState, ManagedNode, NodeIntent, RetryPolicy};
 use myelin_store::{
     EventQuery, Identity, Loaded, Options as StoreOptions, Secret, Setting, SqliteStore, Store,
     StoreError, StoredDesired,
@@ -37,9 +42,6 @@ use crate::{
 
 /// How long calls that are stopped may take to end.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
-
-/// How long the first list of machines may take.
-const LIST_DEADLINE: Duration = Duration::from_secs(30);
 
 /// How many of the last events are at hand.
 const N_EVENTS: usize = 10_000;
@@ -76,16 +78,8 @@ pub enum Error {
         expected: RunId,
     },
     /// A machine is there that the state knows nothing of.
-    #[error(
-        "the state is behind: {} has a machine of attempt {} ({} {}), but attempt {next} is the next one",
-        lease.key.node, lease.key.attempt, lease.lease.provider, lease.lease.lease_id
-    )]
-    Behind {
-        /// The machine.
-        lease: Box<FoundLease>,
-        /// The next attempt, by the state.
-        next: u64,
-    },
+    #[error("{0}")]
+    Behind(Box<Behind>),
     /// Agents dial somewhere else.
     #[error("agents of this run dial {stored}, which cannot become {asked} while there are nodes")]
     OtherAddress {
@@ -95,11 +89,13 @@ pub enum Error {
         stored: SocketAddr,
     },
     /// A provider does not say what there is.
-    #[error("a provider cannot list its machines: {0}")]
-    Listing(#[from] ProviderError),
-    /// A provider does not answer.
-    #[error("a provider does not list its machines within {} seconds", LIST_DEADLINE.as_secs())]
-    NoListing,
+    #[error("{provider} cannot list its machines: {error}")]
+    Listing {
+        /// Which.
+        provider: ProviderKind,
+        /// Why not, in its words.
+        error: String,
+    },
     /// What is stored as desired is not valid.
     #[error("what was stored as desired is not valid: {}", with_source(.0))]
     Desired(#[from] DesiredError),
@@ -125,6 +121,8 @@ pub struct Options {
     pub listen: Option<SocketAddr>,
     /// How agents report.
     pub agent: AgentSettings,
+    /// How failures are going to be retried.
+    pub retry: RetryPolicy,
 }
 
 /// A loop that runs, with everything around it.
@@ -132,6 +130,8 @@ pub struct Options {
 pub struct Host {
     /// The way to ask it.
     pub handle: Handle,
+    /// The way to ask what there is.
+    pub inventory: myelin_inventory::Handle,
     /// The cluster's uid.
     pub cluster: ClusterUid,
     providers: Vec<Arc<dyn Provider>>,
@@ -307,15 +307,6 @@ async fn before(store: &dyn Store, loaded: Loaded, now: SystemTime) -> Result<Be
     Ok(Before { driver, events: store.events(query).await? })
 }
 
-/// A lease of our cluster with an attempt that was never given out means that what gave it out is lost.
-fn check_labels(leases: &[FoundLease], state: &ClusterState) -> Result<(), Error> {
-    let next = state.next_attempt_id;
-    match leases.iter().find(|lease| lease.key.attempt.0 >= next) {
-        Some(found) => Err(Error::Behind { lease: Box::new(found.clone()), next }),
-        None => Ok(()),
-    }
-}
-
 /// Tells the membership which attempts there are, and whose agents are to be heard.
 fn restore_agents(membership: &Membership, identity: &Identity, state: &ClusterState) {
     let key = |id: &LogicalNodeId, node: &ManagedNode| AttemptKey {
@@ -379,17 +370,23 @@ impl Host {
         let bootstrap: Arc<dyn Bootstrap> = process.clone();
         let provider: Arc<dyn Provider> = process.clone();
         let providers = vec![Arc::clone(&provider)];
-        let leases = timeout(LIST_DEADLINE, list_leases(&providers, cluster)).await;
-        check_labels(&leases.map_err(|_| Error::NoListing)??, &loaded.state)?;
-        process.resume(cluster).await?;
+        inventory::check(&providers, &clock, &View::of(cluster, run, &loaded.state)).await?;
+        let unheard = |error: ProviderError| Error::Listing {
+            provider: provider.kind(),
+            error: error.to_string(),
+        };
+        process.resume(cluster).await.map_err(unheard)?;
 
         let executor_options = ExecutorOptions { cluster, run, clock: clock.clone() };
         let setup = ProviderSetup::new(provider, bootstrap);
-        let executor = Executor::new(executor_options, [setup], sender);
+        let executor = Executor::new(executor_options, [setup], sender.clone());
         let snapshot = {
             let executor = executor.clone();
             SnapshotSource::new(move || executor.snapshot())
         };
+        let policies = loaded.desired.iter().map(|desired| &desired.retry).chain([&options.retry]);
+        let rules = inventory::rules(policies, &options.agent);
+        let counting = inventory::options(cluster, clock.clone(), rules, &loaded.settings);
         let before = before(&*store, loaded, clock.now()).await?;
         let parts = Parts {
             executor: Arc::new(executor.clone()),
@@ -406,12 +403,16 @@ impl Host {
             ..runtime::Options::new(cluster, run, clock, kinds())
         };
         let (service, handle) = Service::new(runtime_options, parts, before);
+        let records = inventory::LoopRecords { handle: handle.clone(), store, state: state.clone() };
+        let (sweeps, inventory) =
+            Inventory::new(counting, providers.iter().cloned(), Arc::new(records), sender);
 
         let socket = SocketPlace::find(state)?;
         let server =
             control::Server::bind(socket.path(), handle.clone(), control::Options::default());
         let server =
             server.map_err(|source| Error::Socket { path: socket.path().to_path_buf(), source })?;
+        let server = server.with_inventory(inventory.clone());
         state.write_run_file(&RunFile {
             run,
             cluster,
@@ -422,10 +423,12 @@ impl Host {
         })?;
         tasks.spawn(listener.run(shutdown.clone()));
         tasks.spawn(service.run(shutdown.clone()));
+        tasks.spawn(sweeps.run(shutdown.clone()));
         tasks.spawn(server.run(shutdown.clone()));
         tasks.close();
         Ok(Self {
             handle,
+            inventory,
             cluster,
             providers,
             state: state.clone(),

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use myelin_executor::{FoundLease, Provider};
 use myelin_shape::ClusterUid;
+use myelin_state::RetryPolicy;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
@@ -85,7 +86,8 @@ pub(super) async fn down(globals: &Globals, args: DownArgs) -> Outcome {
 
 /// Runs the loop of a run that wants nothing any more, until nothing is left of it.
 async fn take_down(state: &StateDir, opened: Opened, deadline: Instant) -> Result<(), Failure> {
-    let options = host::Options { listen: None, agent: AgentSettings::default() };
+    let (agent, retry) = (AgentSettings::default(), RetryPolicy::default());
+    let options = host::Options { listen: None, agent, retry };
     let host = Host::start(state, opened, options).await?;
     let gone = async {
         host.handle.down().await?;

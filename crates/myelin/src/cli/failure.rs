@@ -94,7 +94,7 @@ impl From<host::Error> for Failure {
                 "nothing is done: put the latest state back, or say `myelin restore --accept` to go on with this one"
             }
             host::Error::OtherAddress { .. } => "leave --listen away, or take the nodes down first",
-            host::Error::Listing(_) | host::Error::NoListing => {
+            host::Error::Listing { .. } => {
                 "nothing is done before it is known what there is; try again when the provider answers"
             }
             host::Error::Desired(_) => "use the `myelin` that wrote it",

@@ -8,13 +8,16 @@ use crate::{
     control::{self, FailureKind, Reply, Request},
     hangup::hung_up,
     printable::printable,
-    view::{BrakeView, EventView, ExplainView, GroupView, OutputView, StatusView},
+    view::{
+        BrakeView, EventView, ExplainView, GroupView, InventoryView, OutputView, StatusView,
+    },
 };
 
 use super::{
     Outcome,
     args::{EventsArgs, Format, Globals, LogsArgs, NodeReadArgs, OutputArgs},
     connect::{Loop, ask, unexpected},
+    down::machines,
     output::{self, Style},
     table, time,
 };
@@ -62,6 +65,9 @@ pub(super) fn status_text(view: &StatusView, style: Style) -> String {
             );
         }
     }
+    for line in view.inventory.iter().flat_map(inventory_lines) {
+        let _ = writeln!(text, "{}", style.bad(&line));
+    }
     text.push('\n');
     let rows = view.groups.iter().map(|group| {
         vec![
@@ -72,6 +78,29 @@ pub(super) fn status_text(view: &StatusView, style: Style) -> String {
         ]
     });
     text + &table::table(&["GROUP", "READY", "PROVIDER", "MOVING"], rows)
+}
+
+/// Says what of the inventory people should know.
+fn inventory_lines(view: &InventoryView) -> Vec<String> {
+    let held = view.held.iter().map(|hold| {
+        let since = time::clock(hold.since);
+        let reason = printable(&hold.reason);
+        format!("{} {reason}; nothing it lists is acted on since {since}", hold.provider)
+    });
+    let why = view.stop.as_ref().or(view.doubt.as_ref());
+    let asking = match (view.n_asking, why) {
+        (0, None) => None,
+        (0, Some(why)) => Some(printable(why)),
+        (n, why) => {
+            let why = why.map(|why| format!(" ({})", printable(why))).unwrap_or_default();
+            let wait = if n == 1 { "waits" } else { "wait" };
+            Some(format!(
+                "{} of nobody's {wait} for your word{why}: `myelin census`",
+                machines(n)
+            ))
+        }
+    };
+    held.chain(asking).collect()
 }
 
 /// Says how a brake stands.

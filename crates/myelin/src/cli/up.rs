@@ -102,7 +102,8 @@ pub(super) async fn up(globals: &Globals, args: UpArgs) -> Outcome {
     let mut signals = Signals::new()?;
     let opened = Opened::open_or_begin(&state, file.run).await?;
     let n_before = opened.n_nodes();
-    let options = host::Options { listen: args.listen, agent: file.agent.clone() };
+    let (agent, retry) = (file.agent.clone(), file.retry.clone());
+    let options = host::Options { listen: args.listen, agent, retry };
     let host = Host::start(&state, opened, options).await?;
     if n_before > 0 {
         note(format!("taking up {} of this run", machines(n_before)));

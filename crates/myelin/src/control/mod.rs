@@ -14,5 +14,6 @@ mod server;
 pub use self::client::{Client, Error};
 pub use self::message::{
     Answer, CONTROL_VERSION, Failure, FailureKind, Operator, Reply, Request, RequestLine, Source,
+    Word,
 };
 pub use self::server::{Options, Server};

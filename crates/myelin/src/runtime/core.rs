@@ -42,8 +42,8 @@ pub(super) struct Core {
     pub(super) options: Options,
     pub(super) driver: ClusterDriver,
     pub(super) leaving: bool,
-    ports: Ports,
-    outbox: Outbox,
+    pub(super) ports: Ports,
+    pub(super) outbox: Outbox,
     ring: EventRing,
     since: SystemTime,
     wake_at: Option<SystemTime>,
@@ -215,6 +215,11 @@ impl Core {
                 let _ = reply.send(());
             }
             Request::Stuck(reply) => drop(reply.send(self.is_stuck())),
+            Request::Records(reply) => drop(reply.send(self.records())),
+            Request::Record { notice, reply: None } => self.note(notice, false),
+            Request::Record { notice, reply: Some(reply) } => {
+                drop(reply.send(self.record(notice).await));
+            }
         }
     }
 
