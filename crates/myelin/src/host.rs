@@ -1,13 +1,15 @@
 //! The loop on this machine: with real providers, the listener agents dial, the inventory sweep, and the control socket.
 //!
-//! Reading order: [`Opened`], [`Host`], `inventory`.
+//! Reading order: [`Opened`], [`Host`], `inventory`; and without a loop [`Shown`], [`Idle`].
 
+mod census;
 mod inventory;
+mod shown;
 
 use std::{
     env, io,
     net::SocketAddr,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -26,11 +28,11 @@ use myelin_provider_process::{JoinSource, Options as ProcessOptions, ProcessProv
 use myelin_shape::{AttemptKey, ClusterUid, LogicalNodeId, NodeAttemptId, ProviderKind, RunId};
 use myelin_state::{ClusterState, ManagedNode, NodeIntent, RetryPolicy};
 use myelin_store::{
-    EventQuery, Identity, Loaded, Options as StoreOptions, Secret, Setting, SqliteStore, Store,
-    StoreError, StoredDesired,
+    Accepted, EventQuery, Identity, Loaded, Options as StoreOptions, Secret, Setting, SqliteStore,
+    Store, StoreError, StoredDesired, StoredEvent,
 };
 use rustix::process::{Resource, getrlimit};
-use tokio::{sync::mpsc::unbounded_channel, time::timeout};
+use tokio::{sync::mpsc::unbounded_channel, task::JoinHandle, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -38,6 +40,11 @@ use crate::{
     file::AgentSettings,
     runtime::{self, Before, Handle, Oracle, Outputs, Parts, Service, SnapshotSource, Witness},
     state_dir::{self, RunFile, SocketPlace, StateDir},
+};
+
+pub use self::{
+    census::Idle,
+    shown::{Shown, doubtful},
 };
 
 /// How long calls that are stopped may take to end.
@@ -137,6 +144,9 @@ pub struct Host {
     providers: Vec<Arc<dyn Provider>>,
     state: StateDir,
     executor: Executor,
+    /// Ends before everything it hears of: that we leave is no news about agents.
+    service: JoinHandle<()>,
+    service_ends: CancellationToken,
     shutdown: CancellationToken,
     tasks: TaskTracker,
     _socket: SocketPlace,
@@ -280,6 +290,42 @@ impl Opened {
         &self.loaded.identity
     }
 
+    /// Makes a copy of it, also while a loop writes it.
+    ///
+    /// # Errors
+    ///
+    /// The file exists already, or cannot be written.
+    pub async fn backup(&self, path: &Path) -> Result<(), Error> {
+        Ok(self.store.backup(path).await?)
+    }
+
+    /// Puts a backup in the place of the state of a run, or where none is. The caller holds the lock of the directory.
+    ///
+    /// # Errors
+    ///
+    /// The backup cannot be used, or is of another cluster. The state is as before then.
+    pub async fn restore(state: &StateDir, backup: &Path) -> Result<(), Error> {
+        let was_restored = state.is_restored();
+        // Noted first: a state of which nobody knows that it was restored would be believed.
+        state.mark_restored()?;
+        let restored = SqliteStore::restore(state.path(), backup, &store_options()).await;
+        if restored.is_err() && !was_restored {
+            state.confirm_restored()?;
+        }
+        Ok(restored?)
+    }
+
+    /// Takes the state as it is although something that was acted on is missing. Only a person may say so. The caller
+    /// holds the lock of the directory.
+    ///
+    /// # Errors
+    ///
+    /// It is damaged or cannot be written. It is as before then.
+    pub async fn accept(state: &StateDir) -> Result<Accepted, Error> {
+        state.mark_restored()?;
+        Ok(SqliteStore::accept_behind(state.path(), &store_options()).await?)
+    }
+
     /// Returns whether nothing is there and nothing is wanted.
     pub fn is_over(&self) -> bool {
         let desired = self.loaded.desired.as_ref();
@@ -302,9 +348,12 @@ async fn before(store: &dyn Store, loaded: Loaded, now: SystemTime) -> Result<Be
         }
         None => ClusterDriver::restore(options, state),
     };
+    Ok(Before { driver, events: last_events(store).await? })
+}
+
+async fn last_events(store: &dyn Store) -> Result<Vec<StoredEvent>, StoreError> {
     let limit = u32::try_from(N_EVENTS).unwrap_or(u32::MAX);
-    let query = EventQuery { limit, ..EventQuery::default() };
-    Ok(Before { driver, events: store.events(query).await? })
+    store.events(EventQuery { limit, ..EventQuery::default() }).await
 }
 
 /// Tells the membership which attempts there are, and whose agents are to be heard.
@@ -403,7 +452,8 @@ impl Host {
             ..runtime::Options::new(cluster, run, clock, kinds())
         };
         let (service, handle) = Service::new(runtime_options, parts, before);
-        let records = inventory::LoopRecords { handle: handle.clone(), store, state: state.clone() };
+        let records =
+            inventory::LoopRecords { handle: handle.clone(), store, state: state.clone() };
         let (sweeps, inventory) =
             Inventory::new(counting, providers.iter().cloned(), Arc::new(records), sender);
 
@@ -422,7 +472,8 @@ impl Host {
             listen,
         })?;
         tasks.spawn(listener.run(shutdown.clone()));
-        tasks.spawn(service.run(shutdown.clone()));
+        let service_ends = CancellationToken::new();
+        let service = tasks.spawn(service.run(service_ends.clone()));
         tasks.spawn(sweeps.run(shutdown.clone()));
         tasks.spawn(server.run(shutdown.clone()));
         tasks.close();
@@ -433,6 +484,8 @@ impl Host {
             providers,
             state: state.clone(),
             executor,
+            service,
+            service_ends,
             shutdown,
             tasks,
             _socket: socket,
@@ -451,9 +504,11 @@ impl Host {
     /// Stops the loop. What is leased stays so.
     pub async fn stop(self) {
         self.state.remove_run_file();
+        self.service_ends.cancel();
+        let service = timeout(STOP_PATIENCE, self.service).await;
         self.shutdown.cancel();
         let ended = timeout(STOP_PATIENCE, self.tasks.wait()).await;
-        if !self.executor.shutdown(STOP_PATIENCE).await || ended.is_err() {
+        if !self.executor.shutdown(STOP_PATIENCE).await || ended.is_err() || service.is_err() {
             tracing::warn!("something did not stop in time");
         }
     }

@@ -83,10 +83,7 @@ impl From<host::Error> for Failure {
             host::Error::Listener(_) => {
                 "agents dial the address of the run: end what holds it; before there are nodes, --listen 127.0.0.1:0 takes any free port"
             }
-            host::Error::Store(StoreError::NotFound(_)) => "start a run with `myelin up FILE`",
-            host::Error::Store(_) => {
-                "nothing was done to any machine; `myelin restore` puts a backup in place"
-            }
+            host::Error::Store(ref error) => store_hint(error),
             host::Error::OtherRun { .. } => {
                 "--state-dir chooses another directory; without it every run has its own"
             }
@@ -105,6 +102,36 @@ impl From<host::Error> for Failure {
             host::Error::Random(_) => "try again",
         };
         Self::new(error.to_string()).hint(hint)
+    }
+}
+
+fn store_hint(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::NotFound(_) => "start a run with `myelin up FILE`",
+        StoreError::Exists(_) => "name another file",
+        StoreError::Damaged { .. } => {
+            "nothing was done to any machine; `myelin census` lists what there is, `myelin restore FILE` puts a backup in place"
+        }
+        StoreError::Behind { .. } | StoreError::MarkLost(_) => {
+            "nothing was done to any machine; `myelin restore --accept` shows what would be taken as true, and asks"
+        }
+        StoreError::OtherCluster { .. } => {
+            "a backup goes into the directory of its own run; --state-dir chooses another one"
+        }
+        StoreError::Newer { .. } | StoreError::Older { .. } => {
+            "nothing was done to any machine; use the `myelin` that fits"
+        }
+        StoreError::OtherWriter { .. } | StoreError::Locked(_) => {
+            "nothing was done to any machine; end the other program"
+        }
+        StoreError::Full(_)
+        | StoreError::ReadOnly(_)
+        | StoreError::Io { .. }
+        | StoreError::Database { .. }
+        | StoreError::TimedOut { .. }
+        | StoreError::Unstorable { .. } => {
+            "nothing was done to any machine; mend that and try again"
+        }
     }
 }
 

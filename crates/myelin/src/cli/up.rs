@@ -123,10 +123,10 @@ struct Commands {
 
 impl Commands {
     fn new(globals: &Globals, state: &StateDir, file: &ClusterFile, path: &Path) -> Self {
-        let path = quoted(&path.to_string_lossy());
+        let path = connect::quoted(&path.to_string_lossy());
         match &globals.state_dir {
             Some(_) => {
-                let state = quoted(&state.path().to_string_lossy());
+                let state = connect::quoted(&state.path().to_string_lossy());
                 Self {
                     up: format!("myelin up {path} --state-dir {state}"),
                     down: format!("myelin down --state-dir {state}"),
@@ -137,15 +137,6 @@ impl Commands {
                 down: format!("myelin down --run {}", file.run),
             },
         }
-    }
-}
-
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@:".contains(c);
-    if word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
     }
 }
 

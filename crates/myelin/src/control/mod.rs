@@ -16,4 +16,5 @@ pub use self::message::{
     Answer, CONTROL_VERSION, Failure, FailureKind, Operator, Reply, Request, RequestLine, Source,
     Word,
 };
+pub(crate) use self::server::answer;
 pub use self::server::{Options, Server};

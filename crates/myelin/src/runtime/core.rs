@@ -11,7 +11,7 @@ use myelin_store::Store;
 
 use crate::{
     printable::shortened,
-    view::{self, EventView, ExplainView},
+    view::{self, EventView, ExplainView, StatusView},
 };
 
 use super::{
@@ -42,6 +42,8 @@ pub(super) struct Core {
     pub(super) options: Options,
     pub(super) driver: ClusterDriver,
     pub(super) leaving: bool,
+    /// When what is shown was recorded, where the driver is not run.
+    pub(super) as_of: Option<SystemTime>,
     pub(super) ports: Ports,
     pub(super) outbox: Outbox,
     ring: EventRing,
@@ -58,6 +60,7 @@ impl Core {
             options,
             driver,
             leaving: false,
+            as_of: None,
             ports,
             outbox: Outbox::default(),
             wake_at: None,
@@ -223,9 +226,34 @@ impl Core {
         }
     }
 
-    fn status(&self) -> view::StatusView {
+    /// Answers what asks for nothing but an answer. Who would change something hears nothing.
+    pub(super) async fn show(&mut self, request: Request) {
+        match request {
+            Request::Status(_)
+            | Request::Nodes(_)
+            | Request::Progress { .. }
+            | Request::Explain { .. }
+            | Request::Events { .. }
+            | Request::KnowsNode { .. }
+            | Request::Plan { .. }
+            | Request::Stuck(_)
+            | Request::Records(_) => self.answer(request).await,
+            Request::Apply { .. }
+            | Request::Operator { .. }
+            | Request::Pause { .. }
+            | Request::Down(_)
+            | Request::Sever { .. }
+            | Request::Record { .. } => drop(request),
+        }
+    }
+
+    fn status(&self) -> StatusView {
         let of = view::Loop { run: self.options.run.0, leaving: self.leaving, since: self.since };
-        view::status(&self.driver, &self.ports.snapshot.get(), of)
+        let view = view::status(&self.driver, &self.ports.snapshot.get(), of);
+        match self.as_of.map(view::stamp) {
+            None => view,
+            as_of @ Some(since) => StatusView { as_of, since, pid: 0, ..view },
+        }
     }
 
     fn explain(&self, id: &LogicalNodeId) -> Result<ExplainView, Error> {

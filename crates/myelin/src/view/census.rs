@@ -102,6 +102,9 @@ pub struct CensusView {
     /// Why the state is doubted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub doubt: Option<String>,
+    /// A stable name for that: `empty`, `restored`, `behind`, `incomplete`, `not_durable`, `unreadable`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doubt_code: Option<String>,
     /// What was given back, or could not be, where that was asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub collected: Vec<CollectedView>,
@@ -159,6 +162,7 @@ impl CensusView {
             held: census.accounts.iter().filter_map(held).collect(),
             stop: census.stop.as_ref().map(ToString::to_string),
             doubt: census.doubt.as_ref().map(ToString::to_string),
+            doubt_code: census.doubt.as_ref().map(|doubt| doubt.code().to_owned()),
             needs_person: census.needs_attention(),
             cluster: cluster.to_string(),
             ..Self::default()
@@ -189,6 +193,7 @@ impl CensusView {
         let view = Self {
             at: Some(stamp(at)),
             doubt: Some(doubt),
+            doubt_code: Some("unreadable".to_owned()),
             needs_person: true,
             cluster: cluster.to_string(),
             ..Self::default()
