@@ -332,6 +332,11 @@ impl Opened {
         self.n_nodes() == 0 && desired.is_none_or(|desired| desired.shape.groups.is_empty())
     }
 
+    /// Returns the number of the last event; 0 if there is none.
+    pub fn last_event(&self) -> u64 {
+        self.loaded.events_last
+    }
+
     /// Returns how many slots are managed.
     pub fn n_nodes(&self) -> usize {
         self.loaded.state.nodes.len()
@@ -340,7 +345,7 @@ impl Opened {
 
 /// Returns the driver that goes on from what was loaded, and the last events.
 async fn before(store: &dyn Store, loaded: Loaded, now: SystemTime) -> Result<Before, Error> {
-    let Loaded { state, desired, .. } = loaded;
+    let Loaded { state, desired, acted_generation, .. } = loaded;
     let options = runtime::driver_options();
     let driver = match desired {
         Some(StoredDesired { shape, retry, .. }) => {
@@ -348,7 +353,7 @@ async fn before(store: &dyn Store, loaded: Loaded, now: SystemTime) -> Result<Be
         }
         None => ClusterDriver::restore(options, state),
     };
-    Ok(Before { driver, events: last_events(store).await? })
+    Ok(Before { driver, events: last_events(store).await?, acted_generation })
 }
 
 async fn last_events(store: &dyn Store) -> Result<Vec<StoredEvent>, StoreError> {
@@ -436,6 +441,8 @@ impl Host {
         let policies = loaded.desired.iter().map(|desired| &desired.retry).chain([&options.retry]);
         let rules = inventory::rules(policies, &options.agent);
         let counting = inventory::options(cluster, clock.clone(), rules, &loaded.settings);
+        // It follows the history from what is recorded on, with what was under way then.
+        let witness = cfg!(debug_assertions).then(|| witness(&loaded.state));
         let before = before(&*store, loaded, clock.now()).await?;
         let parts = Parts {
             executor: Arc::new(executor.clone()),
@@ -443,7 +450,7 @@ impl Host {
             roster: Arc::new(membership),
             outputs,
             observations,
-            witness: cfg!(debug_assertions).then(|| witness(before.driver.state())),
+            witness,
             store: store.clone(),
         };
         let runtime_options = runtime::Options {

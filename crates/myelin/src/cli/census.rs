@@ -47,7 +47,7 @@ pub(super) async fn census(globals: &Globals, args: CensusArgs) -> Outcome {
         view = CensusView { doubt: None, doubt_code: None, needs_person: false, ..view };
     }
     output::result(args.output.output, &view, || census_text(&view, Style::stdout()))?;
-    judge(&view)
+    judge(&view, agreed)
 }
 
 /// What is asked, of a loop or of the state.
@@ -83,7 +83,7 @@ impl Asked {
 fn is_settled(view: &CensusView) -> bool {
     view.doubt_code.as_deref().is_none_or(|code| code == "restored")
         && view.held.is_empty()
-        && asks(view) == 0
+        && view.leases.iter().all(|lease| !matches!(lease.fate.as_str(), "asks" | "waits"))
         && view.collected.iter().all(|it| it.error.is_none())
 }
 
@@ -92,7 +92,7 @@ fn asks(view: &CensusView) -> usize {
 }
 
 /// Says with the exit status whether a person is needed, and what to do.
-fn judge(view: &CensusView) -> Outcome {
+fn judge(view: &CensusView, agreed: bool) -> Outcome {
     if !view.needs_person {
         return Ok(0);
     }
@@ -100,6 +100,9 @@ fn judge(view: &CensusView) -> Outcome {
     let failed = view.collected.iter().find(|it| it.error.is_some());
     let (message, hint) = if let Some(doubt) = &view.doubt {
         let hint = match view.doubt_code.as_deref() {
+            Some("restored") if agreed => {
+                "some machines are too young to judge, or are seen for the first time; say it again later"
+            }
             Some("restored") => {
                 "look at the list; `myelin census --collect --yes` then gives back what is nobody's, and ends the doubt"
             }
@@ -141,7 +144,10 @@ pub(super) fn census_text(view: &CensusView, style: Style) -> String {
     }
     if !view.leases.is_empty() {
         let head = ["CLASS", "NODE", "ATTEMPT", "PROVIDER", "AGE", "COST", "NEXT", "LEASE"];
-        text.push_str(&table::table(&head, view.leases.iter().map(row)));
+        text.push_str(&table::table(
+            &head,
+            view.leases.iter().map(|lease| row(lease, view.doubt.is_some())),
+        ));
         text.push('\n');
     }
     for missing in &view.missing {
@@ -175,8 +181,9 @@ pub(super) fn census_text(view: &CensusView, style: Style) -> String {
     text + &summary(view)
 }
 
-fn row(lease: &LeaseView) -> Vec<String> {
+fn row(lease: &LeaseView, doubted: bool) -> Vec<String> {
     let next = match lease.fate.as_str() {
+        "waits" if doubted => "stays while in doubt",
         "waits" => "given back if seen again",
         "goes" => "is given back",
         "asks" => "waits for your word",

@@ -48,9 +48,9 @@ pub(super) fn is_live() -> bool {
     !dumb && io::stdout().is_terminal() && io::stderr().is_terminal()
 }
 
-/// Shows progress until `done`, then what has happened last, and clears what was only for the moment.
-pub(super) async fn show(handle: Handle, live: bool, done: CancellationToken) {
-    let mut teller = Teller::new(handle.clone(), live);
+/// Shows progress after event number `last` until `done`, then what has happened last, and clears what was only for the moment.
+pub(super) async fn show(handle: Handle, live: bool, last: u64, done: CancellationToken) {
+    let mut teller = Teller::new(handle.clone(), live, last);
     let view = live.then(|| LiveView::new(handle.clone()));
     let mut pulse = handle.pulse();
     loop {
@@ -85,8 +85,8 @@ struct Teller {
 }
 
 impl Teller {
-    fn new(handle: Handle, live: bool) -> Self {
-        Self { handle, live, style: Style::stdout(), last: 0, brakes: BTreeMap::new() }
+    fn new(handle: Handle, live: bool, last: u64) -> Self {
+        Self { handle, live, style: Style::stdout(), last, brakes: BTreeMap::new() }
     }
 
     async fn tell(&mut self) {

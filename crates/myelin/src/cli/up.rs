@@ -101,7 +101,7 @@ pub(super) async fn up(globals: &Globals, args: UpArgs) -> Outcome {
     let lock = state.lock()?;
     let mut signals = Signals::new()?;
     let opened = Opened::open_or_begin(&state, file.run).await?;
-    let n_before = opened.n_nodes();
+    let (n_before, last_event) = (opened.n_nodes(), opened.last_event());
     let (agent, retry) = (file.agent.clone(), file.retry.clone());
     let options = host::Options { listen: args.listen, agent, retry };
     let host = Host::start(&state, opened, options).await?;
@@ -109,7 +109,7 @@ pub(super) async fn up(globals: &Globals, args: UpArgs) -> Outcome {
         note(format!("taking up {} of this run", machines(n_before)));
     }
     let commands = Commands::new(globals, &state, &file, &path);
-    let outcome = drive(&host, file, &args, &mut signals, &commands).await;
+    let outcome = drive(&host, file, &args, last_event, &mut signals, &commands).await;
     host.stop().await;
     drop(lock);
     outcome
@@ -144,15 +144,16 @@ async fn drive(
     host: &Host,
     file: ClusterFile,
     args: &UpArgs,
+    last_event: u64,
     signals: &mut Signals,
     commands: &Commands,
 ) -> Outcome {
     let handle = &host.handle;
-    want(handle, file, args.yes).await?;
+    let generation = want(handle, file, args.yes).await?;
     let live = progress::is_live();
     let shown = CancellationToken::new();
-    let shower = tokio::spawn(progress::show(handle.clone(), live, shown.clone()));
-    let ending = wait(handle, args, signals).await;
+    let shower = tokio::spawn(progress::show(handle.clone(), live, last_event, shown.clone()));
+    let ending = wait(handle, generation, args, signals).await;
     shown.cancel();
     let _ = timeout(LIST_DEADLINE, shower).await;
     match ending {
@@ -178,17 +179,15 @@ async fn drive(
     }
 }
 
-/// Makes the file the desired state. A run that is taken up may have ready nodes that another file takes.
-async fn want(handle: &Handle, file: ClusterFile, yes: bool) -> Result<(), Failure> {
+/// Makes the file the desired state, and returns its generation. A run that is taken up may have ready nodes that another file takes.
+async fn want(handle: &Handle, file: ClusterFile, yes: bool) -> Result<u64, Failure> {
     let applied = handle.apply(file.clone(), None, yes).await;
     let Err(runtime::Error::TakesReady(plan)) = applied else {
-        applied?;
-        return Ok(());
+        return Ok(applied?.generation);
     };
     output::print(&plan::plan_text(&plan, Style::stdout()))?;
     ask::confirm("Do this?")?;
-    handle.apply(file, None, true).await?;
-    Ok(())
+    Ok(handle.apply(file, None, true).await?.generation)
 }
 
 /// Says what goes on without us.
@@ -205,7 +204,7 @@ fn detached(why: &str, n: usize, commands: &Commands) -> Result<(), Failure> {
     output::print(&text)
 }
 
-async fn wait(handle: &Handle, args: &UpArgs, signals: &mut Signals) -> Ending {
+async fn wait(handle: &Handle, generation: u64, args: &UpArgs, signals: &mut Signals) -> Ending {
     let deadline = time::deadline(args.timeout.unwrap_or(DEFAULT_TIMEOUT));
     let mut pulse = handle.pulse();
     let mut looks = interval(LOOK_EVERY);
@@ -214,7 +213,9 @@ async fn wait(handle: &Handle, args: &UpArgs, signals: &mut Signals) -> Ending {
         if now.leaving && now.n_nodes == 0 {
             return Ending::TakenDown;
         }
-        if args.until_converged && now.converged && !now.leaving {
+        // What a run that is taken up had converged on before is no news.
+        let current = now.generation >= generation;
+        if args.until_converged && current && now.converged && !now.leaving {
             return Ending::Converged;
         }
         tokio::select! {

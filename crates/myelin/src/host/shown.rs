@@ -53,7 +53,7 @@ impl Opened {
     /// It cannot be read, or is not valid.
     pub async fn show(self) -> Result<Shown, Error> {
         let Self { store, loaded } = self;
-        let Loaded { identity, state, desired, now, doubt, .. } = loaded;
+        let Loaded { identity, state, desired, now, doubt, acted_generation, .. } = loaded;
         let (cluster, run) = (identity.cluster, identity.run);
         let n_nodes = state.nodes.len();
         let generation = desired.as_ref().map_or(0, |desired| desired.shape.generation);
@@ -79,7 +79,8 @@ impl Opened {
             n_events: N_EVENTS,
             ..runtime::Options::new(cluster, run, clock, kinds())
         };
-        let (service, handle) = Service::new(options, parts, Before { driver, events });
+        let (service, handle) =
+            Service::new(options, parts, Before { driver, events, acted_generation });
         let task = AbortOnDropHandle::new(tokio::spawn(service.show(now)));
         Ok(Shown { handle, identity, as_of: now, doubt, n_nodes, generation, _task: task })
     }

@@ -49,7 +49,7 @@ impl Core {
             let generation = current;
             return Ok(Applied { generation, plan });
         }
-        let generation = current.saturating_add(1);
+        let generation = self.next_generation();
         self.desire(Desired { shape: file.shape(generation), retry: file.retry }).await?;
         Ok(Applied { generation, plan })
     }
@@ -70,8 +70,7 @@ impl Core {
         }
         self.leaving = true;
         self.fold(Event::Resume);
-        let generation = self.driver.desired().map_or(0, |shape| shape.generation);
-        let nothing = ClusterShape::new(self.options.run, generation.saturating_add(1), []);
+        let nothing = ClusterShape::new(self.options.run, self.next_generation(), []);
         let retry = self.driver.retry_policy().clone();
         let desired = Desired { shape: nothing, retry };
         if let Err(error) = self.desire(desired).await {

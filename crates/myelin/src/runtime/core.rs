@@ -44,6 +44,7 @@ pub(super) struct Core {
     pub(super) leaving: bool,
     /// When what is shown was recorded, where the driver is not run.
     pub(super) as_of: Option<SystemTime>,
+    acted_generation: u64,
     pub(super) ports: Ports,
     pub(super) outbox: Outbox,
     ring: EventRing,
@@ -53,7 +54,7 @@ pub(super) struct Core {
 
 impl Core {
     pub(super) fn new(options: Options, ports: Ports, before: Before) -> Self {
-        let Before { driver, events } = before;
+        let Before { driver, events, acted_generation } = before;
         Self {
             ring: EventRing::new(options.n_events, events),
             since: options.clock.now(),
@@ -61,6 +62,7 @@ impl Core {
             driver,
             leaving: false,
             as_of: None,
+            acted_generation,
             ports,
             outbox: Outbox::default(),
             wake_at: None,
@@ -83,6 +85,12 @@ impl Core {
             Some(trouble) => Err(Error::Store { error: Arc::clone(&trouble.error) }),
             None => Ok(()),
         }
+    }
+
+    /// Returns the revision of what is desired next: none is used twice, also when the latest was lost with a restore.
+    pub(super) fn next_generation(&self) -> u64 {
+        let current = self.driver.desired().map_or(0, |shape| shape.generation);
+        current.max(self.acted_generation).saturating_add(1)
     }
 
     /// Takes an event; what follows from it is done by [`settle`](Self::settle).

@@ -131,12 +131,15 @@ pub struct Before {
     pub driver: ClusterDriver,
     /// The last events, oldest first.
     pub events: Vec<StoredEvent>,
+    /// The highest desired revision that was ever acted on, known to the driver or not.
+    pub acted_generation: u64,
 }
 
 impl Default for Before {
     /// Nothing: a cluster that does not exist yet.
     fn default() -> Self {
-        Self { driver: ClusterDriver::new(driver_options()), events: Vec::new() }
+        let driver = ClusterDriver::new(driver_options());
+        Self { driver, events: Vec::new(), acted_generation: 0 }
     }
 }
 
