@@ -6,6 +6,7 @@ use myelin_shape::{
     ClusterShape, DEFAULT_MAX_NODES, GroupPolicy, LogicalNodeId, LogicalNodeSpec, NodeGroupId,
     NodeTemplate, RunId, RunPolicy, ShapeErrors, validate,
 };
+use myelin_state::ClusterState;
 
 /// One group of the desired set.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,6 +94,17 @@ impl Topology {
                 && known.template == group.template
             {
                 group.template = Arc::clone(&known.template);
+            }
+        }
+    }
+
+    /// As [`share_templates`](Self::share_templates), with the nodes of a state that was loaded: equal templates are one
+    /// there already.
+    pub fn share_templates_of(&mut self, state: &ClusterState) {
+        for (id, group) in &mut self.groups {
+            let mut nodes = state.nodes.range(id.slots()).map(|(_, node)| &node.record.desired);
+            if let Some(slot) = nodes.find(|slot| slot.template == group.template) {
+                group.template = Arc::clone(&slot.template);
             }
         }
     }

@@ -107,8 +107,9 @@ impl ClusterDriver {
         desired: Desired,
         now: SystemTime,
     ) -> Result<Self, DesiredError> {
-        let topology = Topology::with_max_nodes(&desired.shape, options.max_nodes)
+        let mut topology = Topology::with_max_nodes(&desired.shape, options.max_nodes)
             .map_err(DesiredError::Invalid)?;
+        topology.share_templates_of(&state);
         let mut driver = Self::restore(options, state);
         driver.now = now;
         driver.retry = Arc::new(desired.retry);

@@ -7,7 +7,7 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Read as _, Write as _},
-    os::unix::fs::{FileExt as _, OpenOptionsExt as _},
+    os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::Path,
     sync::Arc,
 };
@@ -125,6 +125,12 @@ impl MarkFile {
     /// Writes a mark over the older of the two; returns when it is on disk.
     pub(crate) fn write(&mut self, mark: &Mark, path: &Path) -> Result<(), StoreError> {
         let failed = |source| failed("write", path, source);
+        // What nobody will find is no mark.
+        if fs::metadata(path).ok().map(|found| found.ino())
+            != Some(self.file.metadata().map_err(failed)?.ino())
+        {
+            return Err(StoreError::MarkLost(path.to_owned()));
+        }
         self.file.write_all_at(&mark.slot(), self.next_slot * SLOT as u64).map_err(failed)?;
         self.file.sync_data().map_err(failed)?;
         self.next_slot = 1 - self.next_slot;

@@ -141,6 +141,8 @@ pub struct Host {
     pub inventory: myelin_inventory::Handle,
     /// The cluster's uid.
     pub cluster: ClusterUid,
+    /// The number of the last event before this loop.
+    pub events_before: u64,
     providers: Vec<Arc<dyn Provider>>,
     state: StateDir,
     executor: Executor,
@@ -332,11 +334,6 @@ impl Opened {
         self.n_nodes() == 0 && desired.is_none_or(|desired| desired.shape.groups.is_empty())
     }
 
-    /// Returns the number of the last event; 0 if there is none.
-    pub fn last_event(&self) -> u64 {
-        self.loaded.events_last
-    }
-
     /// Returns how many slots are managed.
     pub fn n_nodes(&self) -> usize {
         self.loaded.state.nodes.len()
@@ -443,6 +440,7 @@ impl Host {
         let counting = inventory::options(cluster, clock.clone(), rules, &loaded.settings);
         // It follows the history from what is recorded on, with what was under way then.
         let witness = cfg!(debug_assertions).then(|| witness(&loaded.state));
+        let events_before = loaded.events_last;
         let before = before(&*store, loaded, clock.now()).await?;
         let parts = Parts {
             executor: Arc::new(executor.clone()),
@@ -488,6 +486,7 @@ impl Host {
             handle,
             inventory,
             cluster,
+            events_before,
             providers,
             state: state.clone(),
             executor,

@@ -244,6 +244,25 @@ fn a_resumed_driver_looks_for_what_was_under_way_at_once() {
 }
 
 #[test]
+fn a_resumed_driver_compares_templates_by_pointer_again() {
+    let world = World::ready([workers(3)]);
+    // Each node has its own copy at first, as a store shares them among the nodes only.
+    let text = serde_json::to_string(&world.driver.state().nodes["worker-0"]).unwrap();
+    let copy: myelin_state::ManagedNode = serde_json::from_str(&text).unwrap();
+    let template = copy.record.desired.template;
+    let mut state = world.driver.state().clone();
+    for node in state.nodes.values_mut() {
+        node.record.desired.template = std::sync::Arc::clone(&template);
+    }
+    let desired = Desired::new(world.shape.clone());
+    let mut driver = ClusterDriver::resume(Options::default(), state, desired, world.now).unwrap();
+    driver.handle(world.now, Event::Wake);
+    let topology = driver.planner().unwrap().topology();
+    assert!(std::sync::Arc::ptr_eq(&topology.groups["worker"].template, &template));
+    assert!(driver.convergence().converged);
+}
+
+#[test]
 fn nobody_is_lost_for_the_time_the_control_plane_was_away() {
     let mut world = World::ready([workers(3)]);
     let agent = world.provider.agent("worker-1");

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// How many events a statement writes at most.
-const MOST_EVENTS: usize = 64;
+const MOST_EVENTS: usize = 128;
 
 /// History is cut after so many events, so that it costs little for each.
 const PRUNE_EVERY: u64 = 512;

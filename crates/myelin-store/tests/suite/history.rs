@@ -68,7 +68,7 @@ async fn operations_are_what_their_events_say() {
 async fn history_is_bounded_by_count_and_age() {
     let dir = tempfile::tempdir().unwrap();
     create(dir.path()).await.close().await.unwrap();
-    let bounds = Options { max_events: 2000, max_age: Duration::from_secs(60), ..options() };
+    let bounds = Options { max_events: 2000, max_age: Duration::from_mins(1), ..options() };
     let store = SqliteStore::open(dir.path(), bounds).await.unwrap();
     let state = state(1);
     let id = &ids(&state)[0];

@@ -1,6 +1,6 @@
 //! What a loop, a person and a crash may rely on.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod behind;
 mod crash;

@@ -107,6 +107,9 @@ fn judge(view: &CensusView, agreed: bool) -> Outcome {
                 "look at the list; `myelin census --collect --yes` then gives back what is nobody's, and ends the doubt"
             }
             Some("not_durable") => "make it writable; it is tried again every second",
+            Some("unreadable") => {
+                "`myelin restore FILE` puts a backup in place; until then nothing is done to any machine"
+            }
             _ => {
                 "`myelin restore FILE` puts a backup in place, `myelin restore --accept` goes on with what is there"
             }

@@ -79,6 +79,8 @@ pub(super) async fn down(globals: &Globals, args: DownArgs) -> Outcome {
     }
     sweep(&providers, cluster, deadline).await?;
     state.remove_run_file();
+    // Nothing is left that a state could be wrong about.
+    state.confirm_restored()?;
     drop(lock);
     output::print(&format!("removed {}; nothing is left\n", machines(n_before)))?;
     Ok(0)

@@ -101,7 +101,7 @@ pub(super) async fn up(globals: &Globals, args: UpArgs) -> Outcome {
     let lock = state.lock()?;
     let mut signals = Signals::new()?;
     let opened = Opened::open_or_begin(&state, file.run).await?;
-    let (n_before, last_event) = (opened.n_nodes(), opened.last_event());
+    let n_before = opened.n_nodes();
     let (agent, retry) = (file.agent.clone(), file.retry.clone());
     let options = host::Options { listen: args.listen, agent, retry };
     let host = Host::start(&state, opened, options).await?;
@@ -109,7 +109,7 @@ pub(super) async fn up(globals: &Globals, args: UpArgs) -> Outcome {
         note(format!("taking up {} of this run", machines(n_before)));
     }
     let commands = Commands::new(globals, &state, &file, &path);
-    let outcome = drive(&host, file, &args, last_event, &mut signals, &commands).await;
+    let outcome = drive(&host, file, &args, &mut signals, &commands).await;
     host.stop().await;
     drop(lock);
     outcome
@@ -144,7 +144,6 @@ async fn drive(
     host: &Host,
     file: ClusterFile,
     args: &UpArgs,
-    last_event: u64,
     signals: &mut Signals,
     commands: &Commands,
 ) -> Outcome {
@@ -152,7 +151,8 @@ async fn drive(
     let generation = want(handle, file, args.yes).await?;
     let live = progress::is_live();
     let shown = CancellationToken::new();
-    let shower = tokio::spawn(progress::show(handle.clone(), live, last_event, shown.clone()));
+    let shower =
+        tokio::spawn(progress::show(handle.clone(), live, host.events_before, shown.clone()));
     let ending = wait(handle, generation, args, signals).await;
     shown.cancel();
     let _ = timeout(LIST_DEADLINE, shower).await;

@@ -62,9 +62,9 @@ impl Core {
             driver,
             leaving: false,
             as_of: None,
-            acted_generation,
             ports,
             outbox: Outbox::default(),
+            acted_generation,
             wake_at: None,
         }
     }
@@ -79,18 +79,18 @@ impl Core {
         trouble.map_or(self.wake_at, |trouble| Some(trouble.retry_at))
     }
 
+    /// Returns the number of the next revision.
+    pub(super) fn next_generation(&self) -> u64 {
+        let current = self.driver.desired().map_or(0, |shape| shape.generation);
+        current.max(self.acted_generation).saturating_add(1)
+    }
+
     /// What changes something is refused while it could not be made durable.
     pub(super) fn check_store(&self) -> Result<(), Error> {
         match self.outbox.trouble() {
             Some(trouble) => Err(Error::Store { error: Arc::clone(&trouble.error) }),
             None => Ok(()),
         }
-    }
-
-    /// Returns the revision of what is desired next: none is used twice, also when the latest was lost with a restore.
-    pub(super) fn next_generation(&self) -> u64 {
-        let current = self.driver.desired().map_or(0, |shape| shape.generation);
-        current.max(self.acted_generation).saturating_add(1)
     }
 
     /// Takes an event; what follows from it is done by [`settle`](Self::settle).

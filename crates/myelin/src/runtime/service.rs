@@ -131,7 +131,7 @@ pub struct Before {
     pub driver: ClusterDriver,
     /// The last events, oldest first.
     pub events: Vec<StoredEvent>,
-    /// The highest desired revision that was ever acted on, known to the driver or not.
+    /// The highest revision that was ever acted on. New ones are above it.
     pub acted_generation: u64,
 }
 
