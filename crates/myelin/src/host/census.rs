@@ -13,7 +13,6 @@ use myelin_inventory::{
     Sweeper, Taking, View, list_all,
 };
 use myelin_shape::{ClusterUid, ProviderKind};
-use myelin_state::RetryPolicy;
 use myelin_store::{Batch, Loaded, Setting, SqliteStore, Store, StoreError};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
@@ -167,9 +166,8 @@ impl Idle {
 }
 
 fn settings(loaded: &Loaded, clock: Clock) -> Options {
-    let default = RetryPolicy::default();
     let stored = loaded.desired.iter().map(|desired| &desired.retry);
-    let rules = rules(stored.chain([&default]), &AgentSettings::default());
+    let rules = rules(stored, &AgentSettings::default());
     options(loaded.identity.cluster, clock, rules, &loaded.settings)
 }
 
