@@ -55,7 +55,10 @@ impl Ledger {
         let (Some(id), Some(attempt)) = (&event.node, event.attempt) else {
             return;
         };
-        if matches!(event.kind, EventKind::Ignored { .. } | EventKind::Discarded { .. }) {
+        let changed_nothing =
+            matches!(event.kind, EventKind::Ignored { .. } | EventKind::Discarded { .. });
+        // A lease that is nobody's was made for an attempt that is over.
+        if changed_nothing || event.kind.is_of_inventory() {
             return;
         }
         let before = self.slots.get(id).cloned();

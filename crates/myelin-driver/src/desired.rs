@@ -122,6 +122,35 @@ impl ClusterDriver {
         Ok(driver)
     }
 
+    /// Returns a driver that explains what an earlier one has left, as that saw it last. It is not to be run: what was
+    /// under way is shown so, and not looked for.
+    ///
+    /// # Errors
+    ///
+    /// The shape is invalid.
+    pub fn show(
+        options: Options,
+        state: ClusterState,
+        desired: Option<Desired>,
+        now: SystemTime,
+    ) -> Result<Self, DesiredError> {
+        let mut driver = Self::restore(options, state);
+        driver.now = now;
+        let Some(desired) = desired else {
+            return Ok(driver);
+        };
+        let topology = Topology::with_max_nodes(&desired.shape, driver.options.max_nodes)
+            .map_err(DesiredError::Invalid)?;
+        let mut planner = Planner::new(topology);
+        let nodes: Vec<_> = driver.state.nodes.keys().cloned().collect();
+        // Nothing of it is done; the planner knows now what it would be.
+        drop(planner.plan(&driver.state, nodes, now));
+        driver.retry = Arc::new(desired.retry);
+        driver.desired = Some(desired.shape);
+        driver.planner = Some(planner);
+        Ok(driver)
+    }
+
     fn take_up(&mut self, id: &LogicalNodeId) {
         let node = self.state.nodes.get_mut(id).expect("it is one of its keys");
         let taken_up = transition::take_up(node, self.now, &self.retry);

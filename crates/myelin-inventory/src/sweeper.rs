@@ -93,8 +93,7 @@ impl Sweeper {
             hold(account, HoldReason::Unlisted { error }, now);
         }
         // What records that lost something say is missing, or nobody's, is neither.
-        let trusted =
-            !matches!(census.doubt, Some(StoreDoubt::Behind(_) | StoreDoubt::Unreadable(_)));
+        let trusted = census.doubt.as_ref().is_none_or(StoreDoubt::leaves_the_rest);
         if !trusted {
             self.absences.forget_misses();
             self.strays.forget_sightings();

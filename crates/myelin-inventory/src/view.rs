@@ -26,6 +26,8 @@ pub enum StoreDoubt {
     Restored,
     /// They are older than what exists. Nothing at all is acted on.
     Behind(Behind),
+    /// They miss something that was acted on, or may: why, in the store's words. Nothing at all is acted on.
+    Incomplete(String),
     /// What is recorded is not kept durably at present, in the store's words.
     NotDurable(String),
     /// They could not be read, in the store's words. Nothing at all is acted on.
@@ -33,11 +35,33 @@ pub enum StoreDoubt {
 }
 
 impl StoreDoubt {
+    /// Returns whether what is recorded is right, and only what is not may be wrong.
+    pub(crate) fn leaves_the_rest(&self) -> bool {
+        match self {
+            Self::Empty | Self::Restored | Self::NotDurable(_) => true,
+            Self::Behind(_) | Self::Incomplete(_) | Self::Unreadable(_) => false,
+        }
+    }
+
+    /// Returns a stable name.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Empty => "empty",
+            Self::Restored => "restored",
+            Self::Behind(_) => "behind",
+            Self::Incomplete(_) => "incomplete",
+            Self::NotDurable(_) => "not_durable",
+            Self::Unreadable(_) => "unreadable",
+        }
+    }
+
     /// Returns whether a person may collect all the same.
     pub(crate) fn yields_to_person(&self) -> bool {
         match self {
             Self::Empty | Self::Restored => true,
-            Self::Behind(_) | Self::NotDurable(_) | Self::Unreadable(_) => false,
+            Self::Behind(_) | Self::Incomplete(_) | Self::NotDurable(_) | Self::Unreadable(_) => {
+                false
+            }
         }
     }
 }
@@ -48,6 +72,7 @@ impl fmt::Display for StoreDoubt {
             Self::Empty => f.write_str("the store is empty"),
             Self::Restored => f.write_str("the store was restored from a backup"),
             Self::Behind(behind) => behind.fmt(f),
+            Self::Incomplete(why) => f.write_str(why),
             Self::NotDurable(why) => write!(f, "the store does not keep what is written: {why}"),
             Self::Unreadable(why) => write!(f, "the store cannot be read: {why}"),
         }

@@ -5,7 +5,7 @@ use std::{fmt, time::SystemTime};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use myelin_shape::{LogicalNodeId, NodeAttemptId, OperationId};
+use myelin_shape::{LogicalNodeId, NodeAttemptId, OperationId, ProviderKind, ProviderLeaseId};
 
 use crate::{DeleteCause, ErrorClass, NodeStage, OperationKind, OperatorRequest};
 
@@ -84,9 +84,31 @@ pub enum EventKind {
     Ignored { reason: Box<str> },
     /// A planned action did not fit the state any more.
     Discarded { action: Box<str> },
+    /// A lease that is nobody's is about to be given back; the event's attempt is the one it was made for.
+    Collecting { provider: ProviderKind, lease: ProviderLeaseId },
+    /// A lease that was nobody's is given back.
+    Collected { provider: ProviderKind, lease: ProviderLeaseId },
+    /// Leases that are nobody's are left alone.
+    StraysLeft { reason: Box<str> },
+    /// Nothing that a provider lists is acted on.
+    ProviderHeld { provider: ProviderKind, reason: Box<str> },
+    /// What a provider lists is acted on again.
+    ProviderReleased { provider: ProviderKind },
 }
 
 impl EventKind {
+    /// Returns whether it is about what providers list and not about an attempt of the loop.
+    pub fn is_of_inventory(&self) -> bool {
+        matches!(
+            self,
+            Self::Collecting { .. }
+                | Self::Collected { .. }
+                | Self::StraysLeft { .. }
+                | Self::ProviderHeld { .. }
+                | Self::ProviderReleased { .. }
+        )
+    }
+
     /// Returns the stable code of the event.
     pub fn code(&self) -> &'static str {
         match self {
@@ -116,6 +138,11 @@ impl EventKind {
             Self::Refused { .. } => "refused",
             Self::Ignored { .. } => "ignored",
             Self::Discarded { .. } => "discarded",
+            Self::Collecting { .. } => "collecting",
+            Self::Collected { .. } => "collected",
+            Self::StraysLeft { .. } => "strays_left",
+            Self::ProviderHeld { .. } => "provider_held",
+            Self::ProviderReleased { .. } => "provider_released",
         }
     }
 }
@@ -161,6 +188,17 @@ impl fmt::Display for EventKind {
             Self::Refused { message } => write!(f, "provider refused the template: {message}"),
             Self::Ignored { reason } => write!(f, "observation ignored: {reason}"),
             Self::Discarded { action } => write!(f, "stale action discarded: {action}"),
+            Self::Collecting { provider, lease } => {
+                write!(f, "giving back {lease} of {provider}, which is nobody's")
+            }
+            Self::Collected { provider, lease } => write!(f, "{lease} of {provider} given back"),
+            Self::StraysLeft { reason } => {
+                write!(f, "machines that are nobody's are left alone: {reason}")
+            }
+            Self::ProviderHeld { provider, reason } => {
+                write!(f, "{provider} {reason}; nothing it lists is acted on")
+            }
+            Self::ProviderReleased { provider } => write!(f, "{provider} is believed again"),
         }
     }
 }

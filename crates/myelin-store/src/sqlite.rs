@@ -18,6 +18,7 @@ mod writer;
 use std::{fs, io, path::Path};
 
 use async_trait::async_trait;
+use myelin_shape::ClusterUid;
 use sqlx::{Connection as _, SqliteConnection};
 use tokio::{sync::Mutex, time::timeout};
 
@@ -101,6 +102,16 @@ impl SqliteStore {
         within(&place, &options, check_format(&place, &options)).await?;
         let writer = Mutex::new(Writer::new());
         Ok(Self { place, options, access: Access::Read, writer })
+    }
+
+    /// Returns the cluster that the mark of a directory names, also where the database cannot be read.
+    ///
+    /// # Errors
+    ///
+    /// The mark's file cannot be read; one that says nothing is no error.
+    pub fn marked_cluster(dir: &Path) -> Result<Option<ClusterUid>, StoreError> {
+        let place = Place::new(dir)?;
+        Ok(MarkFile::read(&place.mark())?.map(|mark| mark.cluster))
     }
 
     /// Ends the use of a store, which puts everything into `state.db`. Without it the log stays, and is as good.

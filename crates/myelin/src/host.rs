@@ -1,9 +1,15 @@
-//! The loop on this machine: with real providers, the listener agents dial, and the control socket.
+//! The loop on this machine: with real providers, the listener agents dial, the inventory sweep, and the control socket.
+//!
+//! Reading order: [`Opened`], [`Host`], `inventory`; and without a loop [`Shown`], [`Idle`].
+
+mod census;
+mod inventory;
+mod shown;
 
 use std::{
     env, io,
     net::SocketAddr,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -14,15 +20,16 @@ use myelin_executor::{
     Bootstrap, Clock, Executor, FoundLease, Options as ExecutorOptions, Provider, ProviderError,
     ProviderSetup,
 };
+use myelin_inventory::{Behind, Inventory, View};
 use myelin_membership::{
     Handle as Membership, Listener, ListenerError, Options as ListenerOptions, Timing,
 };
 use myelin_provider_process::{JoinSource, Options as ProcessOptions, ProcessProvider};
 use myelin_shape::{AttemptKey, ClusterUid, LogicalNodeId, NodeAttemptId, ProviderKind, RunId};
-use myelin_state::{ClusterState, ManagedNode, NodeIntent};
+use myelin_state::{ClusterState, ManagedNode, NodeIntent, RetryPolicy};
 use myelin_store::{
-    EventQuery, Identity, Loaded, Options as StoreOptions, Secret, Setting, SqliteStore, Store,
-    StoreError, StoredDesired,
+    Accepted, EventQuery, Identity, Loaded, Options as StoreOptions, Secret, Setting, SqliteStore,
+    Store, StoreError, StoredDesired, StoredEvent,
 };
 use rustix::process::{Resource, getrlimit};
 use tokio::{sync::mpsc::unbounded_channel, task::JoinHandle, time::timeout};
@@ -35,11 +42,13 @@ use crate::{
     state_dir::{self, RunFile, SocketPlace, StateDir},
 };
 
+pub use self::{
+    census::Idle,
+    shown::{Shown, doubtful},
+};
+
 /// How long calls that are stopped may take to end.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
-
-/// How long the first list of machines may take.
-const LIST_DEADLINE: Duration = Duration::from_secs(30);
 
 /// How many of the last events are at hand.
 const N_EVENTS: usize = 10_000;
@@ -76,16 +85,8 @@ pub enum Error {
         expected: RunId,
     },
     /// A machine is there that the state knows nothing of.
-    #[error(
-        "the state is behind: {} has a machine of attempt {} ({} {}), but attempt {next} is the next one",
-        lease.key.node, lease.key.attempt, lease.lease.provider, lease.lease.lease_id
-    )]
-    Behind {
-        /// The machine.
-        lease: Box<FoundLease>,
-        /// The next attempt, by the state.
-        next: u64,
-    },
+    #[error("{0}")]
+    Behind(Box<Behind>),
     /// Agents dial somewhere else.
     #[error("agents of this run dial {stored}, which cannot become {asked} while there are nodes")]
     OtherAddress {
@@ -95,11 +96,13 @@ pub enum Error {
         stored: SocketAddr,
     },
     /// A provider does not say what there is.
-    #[error("a provider cannot list its machines: {0}")]
-    Listing(#[from] ProviderError),
-    /// A provider does not answer.
-    #[error("a provider does not list its machines within {} seconds", LIST_DEADLINE.as_secs())]
-    NoListing,
+    #[error("{provider} cannot list its machines: {error}")]
+    Listing {
+        /// Which.
+        provider: ProviderKind,
+        /// Why not, in its words.
+        error: String,
+    },
     /// What is stored as desired is not valid.
     #[error("what was stored as desired is not valid: {}", with_source(.0))]
     Desired(#[from] DesiredError),
@@ -125,6 +128,8 @@ pub struct Options {
     pub listen: Option<SocketAddr>,
     /// How agents report.
     pub agent: AgentSettings,
+    /// How failures are going to be retried.
+    pub retry: RetryPolicy,
 }
 
 /// A loop that runs, with everything around it.
@@ -132,6 +137,8 @@ pub struct Options {
 pub struct Host {
     /// The way to ask it.
     pub handle: Handle,
+    /// The way to ask what there is.
+    pub inventory: myelin_inventory::Handle,
     /// The cluster's uid.
     pub cluster: ClusterUid,
     /// The last event of before it was taken up; 0 if there is none.
@@ -286,6 +293,42 @@ impl Opened {
         &self.loaded.identity
     }
 
+    /// Makes a copy of it, also while a loop writes it.
+    ///
+    /// # Errors
+    ///
+    /// The file exists already, or cannot be written.
+    pub async fn backup(&self, path: &Path) -> Result<(), Error> {
+        Ok(self.store.backup(path).await?)
+    }
+
+    /// Puts a backup in the place of the state of a run, or where none is. The caller holds the lock of the directory.
+    ///
+    /// # Errors
+    ///
+    /// The backup cannot be used, or is of another cluster. The state is as before then.
+    pub async fn restore(state: &StateDir, backup: &Path) -> Result<(), Error> {
+        let was_restored = state.is_restored();
+        // Noted first: a state of which nobody knows that it was restored would be believed.
+        state.mark_restored()?;
+        let restored = SqliteStore::restore(state.path(), backup, &store_options()).await;
+        if restored.is_err() && !was_restored {
+            state.confirm_restored()?;
+        }
+        Ok(restored?)
+    }
+
+    /// Takes the state as it is although something that was acted on is missing. Only a person may say so. The caller
+    /// holds the lock of the directory.
+    ///
+    /// # Errors
+    ///
+    /// It is damaged or cannot be written. It is as before then.
+    pub async fn accept(state: &StateDir) -> Result<Accepted, Error> {
+        state.mark_restored()?;
+        Ok(SqliteStore::accept_behind(state.path(), &store_options()).await?)
+    }
+
     /// Returns whether nothing is there and nothing is wanted.
     pub fn is_over(&self) -> bool {
         let desired = self.loaded.desired.as_ref();
@@ -308,18 +351,12 @@ async fn before(store: &dyn Store, loaded: Loaded, now: SystemTime) -> Result<Be
         }
         None => ClusterDriver::restore(options, state),
     };
-    let limit = u32::try_from(N_EVENTS).unwrap_or(u32::MAX);
-    let query = EventQuery { limit, ..EventQuery::default() };
-    Ok(Before { driver, events: store.events(query).await?, acted_generation })
+    Ok(Before { driver, events: last_events(store).await?, acted_generation })
 }
 
-/// A lease of our cluster with an attempt that was never given out means that what gave it out is lost.
-fn check_labels(leases: &[FoundLease], state: &ClusterState) -> Result<(), Error> {
-    let next = state.next_attempt_id;
-    match leases.iter().find(|lease| lease.key.attempt.0 >= next) {
-        Some(found) => Err(Error::Behind { lease: Box::new(found.clone()), next }),
-        None => Ok(()),
-    }
+async fn last_events(store: &dyn Store) -> Result<Vec<StoredEvent>, StoreError> {
+    let limit = u32::try_from(N_EVENTS).unwrap_or(u32::MAX);
+    store.events(EventQuery { limit, ..EventQuery::default() }).await
 }
 
 /// Tells the membership which attempts there are, and whose agents are to be heard.
@@ -385,19 +422,25 @@ impl Host {
         let bootstrap: Arc<dyn Bootstrap> = process.clone();
         let provider: Arc<dyn Provider> = process.clone();
         let providers = vec![Arc::clone(&provider)];
-        let leases = timeout(LIST_DEADLINE, list_leases(&providers, cluster)).await;
-        check_labels(&leases.map_err(|_| Error::NoListing)??, &loaded.state)?;
-        process.resume(cluster).await?;
+        inventory::check(&providers, &clock, &View::of(cluster, run, &loaded.state)).await?;
+        let unheard = |error: ProviderError| Error::Listing {
+            provider: provider.kind(),
+            error: error.to_string(),
+        };
+        process.resume(cluster).await.map_err(unheard)?;
 
         let executor_options = ExecutorOptions { cluster, run, clock: clock.clone() };
         let setup = ProviderSetup::new(provider, bootstrap);
-        let executor = Executor::new(executor_options, [setup], sender);
+        let executor = Executor::new(executor_options, [setup], sender.clone());
         let snapshot = {
             let executor = executor.clone();
             SnapshotSource::new(move || executor.snapshot())
         };
         // What was under way is interrupted by the taking up, which the witness has to see.
         let witness = cfg!(debug_assertions).then(|| witness(&loaded.state));
+        let policies = loaded.desired.iter().map(|desired| &desired.retry).chain([&options.retry]);
+        let rules = inventory::rules(policies, &options.agent);
+        let counting = inventory::options(cluster, clock.clone(), rules, &loaded.settings);
         let before = before(&*store, loaded, clock.now()).await?;
         let last_event = before.events.last().map_or(0, |event| event.seq);
         let parts = Parts {
@@ -415,12 +458,17 @@ impl Host {
             ..runtime::Options::new(cluster, run, clock, kinds())
         };
         let (service, handle) = Service::new(runtime_options, parts, before);
+        let records =
+            inventory::LoopRecords { handle: handle.clone(), store, state: state.clone() };
+        let (sweeps, inventory) =
+            Inventory::new(counting, providers.iter().cloned(), Arc::new(records), sender);
 
         let socket = SocketPlace::find(state)?;
         let server =
             control::Server::bind(socket.path(), handle.clone(), control::Options::default());
         let server =
             server.map_err(|source| Error::Socket { path: socket.path().to_path_buf(), source })?;
+        let server = server.with_inventory(inventory.clone());
         state.write_run_file(&RunFile {
             run,
             cluster,
@@ -432,10 +480,12 @@ impl Host {
         tasks.spawn(listener.run(shutdown.clone()));
         let leave = CancellationToken::new();
         let service = tasks.spawn(service.run(leave.clone()));
+        tasks.spawn(sweeps.run(shutdown.clone()));
         tasks.spawn(server.run(shutdown.clone()));
         tasks.close();
         Ok(Self {
             handle,
+            inventory,
             cluster,
             last_event,
             membership,
@@ -470,10 +520,10 @@ impl Host {
         self.state.remove_run_file();
         // A loop that still listened would take the agents we hang up on for silent, and durably so.
         self.leave.cancel();
-        let _ = timeout(STOP_PATIENCE, self.service).await;
+        let service = timeout(STOP_PATIENCE, self.service).await;
         self.shutdown.cancel();
         let ended = timeout(STOP_PATIENCE, self.tasks.wait()).await;
-        if !self.executor.shutdown(STOP_PATIENCE).await || ended.is_err() {
+        if !self.executor.shutdown(STOP_PATIENCE).await || ended.is_err() || service.is_err() {
             tracing::warn!("something did not stop in time");
         }
     }

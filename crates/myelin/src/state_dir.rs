@@ -1,7 +1,8 @@
 //! The directory a run keeps its state in, and who holds it.
 //!
 //! It holds a lock, so that one loop drives a run; what is durable of it (`state.db` and `state.mark`, see
-//! [`myelin_store`]); and `run.json`, where the control socket of a running loop is. The process provider's leases are
+//! [`myelin_store`]); `run.json`, where the control socket of a running loop is; and `restored`, while that came from a
+//! backup. The process provider's leases are
 //! below it too. It is readable by its owner only: the secret that join tokens derive from is in it.
 
 use std::{
@@ -25,6 +26,9 @@ const MAX_SOCKET_PATH: usize = 107;
 
 /// Our own files are far smaller; more is something else.
 const MAX_FILE: u64 = 1024 * 1024;
+
+/// There while what is durable came from a backup.
+const RESTORED: &str = "restored";
 
 /// Why the directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -176,6 +180,34 @@ impl StateDir {
     /// Returns whether a run was ever begun here.
     pub fn is_begun(&self) -> bool {
         ["state.db", "state.mark"].iter().any(|name| self.path.join(name).exists())
+    }
+
+    /// Returns whether the state came from a backup and nobody has confirmed since that what it says is all there is.
+    pub fn is_restored(&self) -> bool {
+        self.path.join(RESTORED).exists()
+    }
+
+    /// Notes that the state comes from a backup.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written.
+    pub fn mark_restored(&self) -> Result<(), Error> {
+        self.write(RESTORED, b"A backup was put back here. Machines that are nobody's are given back by `myelin census --collect --yes` only.\n")
+    }
+
+    /// Takes the note back: a person has seen what there is.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be removed.
+    pub fn confirm_restored(&self) -> Result<(), Error> {
+        match fs::remove_file(self.path.join(RESTORED)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(self.failed("remove", RESTORED, error))
+            }
+            Ok(()) | Err(_) => Ok(()),
+        }
     }
 
     /// Takes the run for this process.

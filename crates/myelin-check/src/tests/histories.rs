@@ -350,3 +350,12 @@ fn every_check_of_a_history_fires() {
     });
     insta::assert_snapshot!(doctored.collect::<String>());
 }
+
+#[test]
+fn a_machine_that_is_nobodys_is_of_no_current_attempt() {
+    let mut case = case();
+    let (provider, lease) = ("process".into(), "i-1".into());
+    case.happens(0, EventKind::Collecting { provider, lease });
+    case.history[0].attempt = Some(NodeAttemptId(0));
+    assert_eq!(case.check(), Ok(()));
+}

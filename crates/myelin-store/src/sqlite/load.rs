@@ -113,7 +113,7 @@ async fn check_pages(connection: &mut SqliteConnection, place: &Place) -> Result
     let statement = query("PRAGMA integrity_check(1)");
     let row = statement.fetch_one(connection).await.map_err(|error| place.failed(error))?;
     let answer: String = row.try_get(0).map_err(|error| place.failed(error))?;
-    if answer == "ok" { Ok(()) } else { Err(place.damaged(answer)) }
+    if answer == "ok" { Ok(()) } else { Err(place.damaged(answer.replace('\n', " "))) }
 }
 
 async fn read_tables(

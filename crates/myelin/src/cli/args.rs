@@ -97,6 +97,12 @@ pub(super) enum Command {
     Resume,
     /// Remove every machine of the run, with or without a running `up`
     Down(DownArgs),
+    /// List what exists and what it costs, and give back what is nobody's
+    Census(CensusArgs),
+    /// Copy the state of the run to a file, whether or not `up` runs
+    Backup(BackupArgs),
+    /// Put a copy of the state back, or go on from a state that is not the latest
+    Restore(RestoreArgs),
     /// Print the JSON Schema of the cluster file
     Schema,
     /// Print a completion script
@@ -237,6 +243,43 @@ pub(super) struct NodeArgs {
 pub(super) struct AbandonArgs {
     /// The node, for example worker-0
     pub(super) node: String,
+    /// Do not ask
+    #[arg(short, long)]
+    pub(super) yes: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct CensusArgs {
+    /// Look now, not as the last look of a running `up` found it
+    #[arg(long)]
+    pub(super) fresh: bool,
+    /// Give back what is nobody's: few machines at once, and none while anything is in doubt
+    #[arg(long)]
+    pub(super) collect: bool,
+    /// With --collect: however many there are, and also after a restore
+    #[arg(short, long, requires = "collect")]
+    pub(super) yes: bool,
+    /// State that the right account, daemon or host answers for a provider now
+    #[arg(long, value_name = "PROVIDER")]
+    pub(super) accept_identity: Option<String>,
+    #[command(flatten)]
+    pub(super) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct BackupArgs {
+    /// Where to; there must be no such file yet
+    pub(super) file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct RestoreArgs {
+    /// What `myelin backup` made
+    #[arg(required_unless_present = "accept")]
+    pub(super) file: Option<PathBuf>,
+    /// Go on from a state although some of what was acted on is missing in it
+    #[arg(long)]
+    pub(super) accept: bool,
     /// Do not ask
     #[arg(short, long)]
     pub(super) yes: bool,

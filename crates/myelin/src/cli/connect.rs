@@ -10,11 +10,12 @@ use myelin_shape::RunId;
 use crate::{
     control::{self, Client, Reply, Request},
     file,
-    host::Opened,
+    host::{Opened, Shown, doubtful},
     state_dir::{self, StateDir},
+    view,
 };
 
-use super::{args::Globals, failure::Failure};
+use super::{args::Globals, failure::Failure, output::note, time};
 
 /// The file that is meant when none is named.
 const DEFAULT_FILE: &str = "myelin.yaml";
@@ -86,10 +87,30 @@ async fn only_one() -> Result<StateDir, Failure> {
     }
 }
 
-/// A running loop.
+/// Returns a word as a shell takes it.
+pub(super) fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@:".contains(c);
+    if word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+/// Returns the failure of a command about a run that was never begun.
+pub(super) fn never_begun(state: &StateDir) -> Failure {
+    Failure::new(format!("no run was begun in {}", state.path().display()))
+        .hint("start one with `myelin up FILE`; --run or --state-dir choose another run")
+}
+
+/// Who answers: a running loop, or what was recorded last.
 #[derive(Debug)]
-pub(super) struct Loop {
-    client: Client,
+pub(super) struct Loop(Link);
+
+#[derive(Debug)]
+enum Link {
+    Running(Client),
+    Recorded(Box<Shown>),
 }
 
 impl Loop {
@@ -99,7 +120,7 @@ impl Loop {
             return Ok(None);
         };
         match Client::connect(&run.socket).await {
-            Ok(client) => Ok(Some(Self { client })),
+            Ok(client) => Ok(Some(Self(Link::Running(client)))),
             // It ended without removing its file, as after a SIGKILL.
             Err(control::Error::NotRunning(_)) => Ok(None),
             Err(error) => Err(error.into()),
@@ -109,18 +130,53 @@ impl Loop {
     /// Connects to the loop that is meant.
     pub(super) async fn connect(globals: &Globals) -> Result<Self, Failure> {
         let state = state(globals).await?;
-        let not_running = || {
-            let at = state.path().display();
-            Failure::new(format!("no `myelin up` is running with the state in {at}"))
-                .hint("start one with `myelin up FILE`; --run or --state-dir choose another run")
-        };
-        Self::find(&state).await?.ok_or_else(not_running)
+        Self::find(&state).await?.ok_or_else(|| not_running(&state))
+    }
+
+    /// Returns who answers questions about the run that is meant. That it is no loop is said.
+    pub(super) async fn read(globals: &Globals) -> Result<Self, Failure> {
+        let state = state(globals).await?;
+        Self::read_of(&state).await?.ok_or_else(|| not_running(&state))
+    }
+
+    /// Returns who answers questions about a run, if it was ever begun.
+    pub(super) async fn read_of(state: &StateDir) -> Result<Option<Self>, Failure> {
+        if let Some(looped) = Self::find(state).await? {
+            return Ok(Some(looped));
+        }
+        if !state.is_begun() {
+            return Ok(None);
+        }
+        let shown = Opened::look(state).await?.show().await?;
+        note(format!("not running: as of {}", time::as_of(view::stamp(shown.as_of))));
+        if let Some(doubt) = &shown.doubt {
+            let next = "nothing is acted on until `myelin restore --accept`";
+            note(format!("warning: {}; {next}", doubtful(doubt)));
+        }
+        Ok(Some(Self(Link::Recorded(Box::new(shown)))))
+    }
+
+    /// Returns whether anything can happen meanwhile.
+    pub(super) fn is_running(&self) -> bool {
+        matches!(self.0, Link::Running(_))
     }
 
     /// Asks one thing.
     pub(super) async fn ask(&mut self, request: Request) -> Result<Reply, control::Error> {
-        self.client.ask(request).await
+        match &mut self.0 {
+            Link::Running(client) => client.ask(request).await,
+            Link::Recorded(shown) => {
+                let answer = control::answer(&shown.handle, None, request).await;
+                answer.map_err(control::Error::Failure)
+            }
+        }
     }
+}
+
+fn not_running(state: &StateDir) -> Failure {
+    let at = state.path().display();
+    Failure::new(format!("no `myelin up` is running with the state in {at}"))
+        .hint("start one with `myelin up FILE`; --run or --state-dir choose another run")
 }
 
 /// Returns the failure of an answer to something else than was asked.

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use myelin_executor::{FoundLease, Provider};
 use myelin_shape::ClusterUid;
+use myelin_state::RetryPolicy;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
@@ -78,6 +79,8 @@ pub(super) async fn down(globals: &Globals, args: DownArgs) -> Outcome {
     }
     sweep(&providers, cluster, deadline).await?;
     state.remove_run_file();
+    // Nothing is left that a state could be wrong about.
+    state.confirm_restored()?;
     drop(lock);
     output::print(&format!("removed {}; nothing is left\n", machines(n_before)))?;
     Ok(0)
@@ -85,7 +88,8 @@ pub(super) async fn down(globals: &Globals, args: DownArgs) -> Outcome {
 
 /// Runs the loop of a run that wants nothing any more, until nothing is left of it.
 async fn take_down(state: &StateDir, opened: Opened, deadline: Instant) -> Result<(), Failure> {
-    let options = host::Options { listen: None, agent: AgentSettings::default() };
+    let (agent, retry) = (AgentSettings::default(), RetryPolicy::default());
+    let options = host::Options { listen: None, agent, retry };
     let host = Host::start(state, opened, options).await?;
     let gone = async {
         host.handle.down().await?;

@@ -87,10 +87,7 @@ impl From<host::Error> for Failure {
             host::Error::Listener(ListenerError::Bind { .. }) => {
                 "agents dial the address of the run: end what holds it; before there are nodes, --listen 127.0.0.1:0 takes any free port"
             }
-            host::Error::Store(StoreError::NotFound(_)) => "start a run with `myelin up FILE`",
-            host::Error::Store(_) => {
-                "nothing was done to any machine; `myelin restore` puts a backup in place"
-            }
+            host::Error::Store(ref error) => store_hint(error),
             host::Error::OtherRun { .. } => {
                 "--state-dir chooses another directory; without it every run has its own"
             }
@@ -98,7 +95,7 @@ impl From<host::Error> for Failure {
                 "nothing is done: put the latest state back, or say `myelin restore --accept` to go on with this one"
             }
             host::Error::OtherAddress { .. } => "leave --listen away, or take the nodes down first",
-            host::Error::Listing(_) | host::Error::NoListing => {
+            host::Error::Listing { .. } => {
                 "nothing is done before it is known what there is; try again when the provider answers"
             }
             host::Error::Desired(_) => "use the `myelin` that wrote it",
@@ -109,6 +106,36 @@ impl From<host::Error> for Failure {
             host::Error::Random(_) => "try again",
         };
         Self::new(error.to_string()).hint(hint)
+    }
+}
+
+fn store_hint(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::NotFound(_) => "start a run with `myelin up FILE`",
+        StoreError::Exists(_) => "name another file",
+        StoreError::Damaged { .. } => {
+            "nothing was done to any machine; `myelin census` lists what there is, `myelin restore FILE` puts a backup in place"
+        }
+        StoreError::Behind { .. } | StoreError::MarkLost(_) => {
+            "nothing was done to any machine; `myelin restore --accept` shows what would be taken as true, and asks"
+        }
+        StoreError::OtherCluster { .. } => {
+            "a backup goes into the directory of its own run; --state-dir chooses another one"
+        }
+        StoreError::Newer { .. } | StoreError::Older { .. } => {
+            "nothing was done to any machine; use the `myelin` that fits"
+        }
+        StoreError::OtherWriter { .. } | StoreError::Locked(_) => {
+            "nothing was done to any machine; end the other program"
+        }
+        StoreError::Full(_)
+        | StoreError::ReadOnly(_)
+        | StoreError::Io { .. }
+        | StoreError::Database { .. }
+        | StoreError::TimedOut { .. }
+        | StoreError::Unstorable { .. } => {
+            "nothing was done to any machine; mend that and try again"
+        }
     }
 }
 

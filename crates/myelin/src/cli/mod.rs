@@ -7,10 +7,12 @@
 //! 101 a broken rule, which only builds with debug assertions look for. Results go to standard output, everything else
 //! to standard error; an error ends with a `hint:` line.
 //!
-//! Reading order: [`run`], `args`, `up`, `plan`, `read`, `operate`, `down`.
+//! Reading order: [`run`], `args`, `up`, `plan`, `read`, `operate`, `down`, `census`, `backup`.
 
 mod args;
 mod ask;
+mod backup;
+mod census;
 mod connect;
 mod down;
 mod failure;
@@ -111,6 +113,9 @@ async fn dispatch(cli: Cli) -> Outcome {
         Command::Pause => operate::pause(&globals).await,
         Command::Resume => operate::resume(&globals).await,
         Command::Down(args) => down::down(&globals, args).await,
+        Command::Census(args) => census::census(&globals, args).await,
+        Command::Backup(args) => backup::backup(&globals, args).await,
+        Command::Restore(args) => backup::restore(&globals, args).await,
         Command::Schema => meta::schema(),
         Command::Completions { shell } => meta::completions(shell),
         Command::Man => meta::man(),

@@ -33,7 +33,7 @@ pub(super) async fn plan(globals: &Globals, args: PlanArgs) -> Outcome {
         return Ok(0);
     }
     let state = connect::state_of(globals, file.run)?;
-    let view = match Loop::find(&state).await? {
+    let view = match Loop::read_of(&state).await? {
         Some(mut looped) => ask!(looped, Request::Plan { source }, Reply::Plan(view) => *view),
         None => against_nothing(&file)?,
     };

@@ -8,13 +8,14 @@ use crate::{
     control::{self, FailureKind, Reply, Request},
     hangup::hung_up,
     printable::printable,
-    view::{BrakeView, EventView, ExplainView, GroupView, OutputView, StatusView},
+    view::{BrakeView, EventView, ExplainView, GroupView, InventoryView, OutputView, StatusView},
 };
 
 use super::{
     Outcome,
     args::{EventsArgs, Format, Globals, LogsArgs, NodeReadArgs, OutputArgs},
     connect::{Loop, ask, unexpected},
+    down::machines,
     output::{self, Style},
     table, time,
 };
@@ -26,7 +27,7 @@ const FOLLOW_FOR: Duration = Duration::from_secs(20);
 const MAX_FOLLOWED: usize = 1000;
 
 pub(super) async fn status(globals: &Globals, args: OutputArgs) -> Outcome {
-    let mut looped = Loop::connect(globals).await?;
+    let mut looped = Loop::read(globals).await?;
     let view = ask!(looped, Request::Status {}, Reply::Status(view) => view);
     output::result(args.output, &view, || status_text(&view, Style::stdout()))?;
     Ok(0)
@@ -39,13 +40,11 @@ pub(super) fn status_text(view: &StatusView, style: Style) -> String {
         (_, _, true) => style.good("converged"),
         (..) => style.paint("36", "converging"),
     };
-    let mut text = format!(
-        "run {}: {word}, generation {}, for {} (pid {})\n",
-        view.run,
-        view.generation,
-        time::ago(view.since),
-        view.pid
-    );
+    let loops = match view.as_of {
+        None => format!("for {} (pid {})", time::ago(view.since), view.pid),
+        Some(_) => style.warn("not running"),
+    };
+    let mut text = format!("run {}: {word}, generation {}, {loops}\n", view.run, view.generation);
     // A single group says it below.
     let is_told = view.groups.iter().any(|group| group.brake == view.brake);
     if view.brake.on && !is_told {
@@ -62,6 +61,9 @@ pub(super) fn status_text(view: &StatusView, style: Style) -> String {
             );
         }
     }
+    for line in view.inventory.iter().flat_map(inventory_lines) {
+        let _ = writeln!(text, "{}", style.bad(&line));
+    }
     text.push('\n');
     let rows = view.groups.iter().map(|group| {
         vec![
@@ -72,6 +74,28 @@ pub(super) fn status_text(view: &StatusView, style: Style) -> String {
         ]
     });
     text + &table::table(&["GROUP", "READY", "PROVIDER", "MOVING"], rows)
+}
+
+/// Says what of the inventory people should know.
+fn inventory_lines(view: &InventoryView) -> Vec<String> {
+    let held = view.held.iter().map(|hold| {
+        let since = time::clock(hold.since);
+        let reason = printable(&hold.reason);
+        format!("{} {reason}; nothing it lists is acted on since {since}", hold.provider)
+    });
+    let why = view.stop.as_ref().or(view.doubt.as_ref());
+    let asking = match (view.n_asking, why) {
+        (0, None) => None,
+        (0, Some(why)) => {
+            Some(format!("{}; nothing is given back: `myelin census`", printable(why)))
+        }
+        (n, why) => {
+            let why = why.map(|why| format!(" ({})", printable(why))).unwrap_or_default();
+            let wait = if n == 1 { "waits" } else { "wait" };
+            Some(format!("{} of nobody's {wait} for your word{why}: `myelin census`", machines(n)))
+        }
+    };
+    held.chain(asking).collect()
 }
 
 /// Says how a brake stands.
@@ -98,14 +122,14 @@ pub(super) fn moving(group: &GroupView) -> String {
 }
 
 pub(super) async fn nodes(globals: &Globals, args: OutputArgs) -> Outcome {
-    let mut looped = Loop::connect(globals).await?;
+    let mut looped = Loop::read(globals).await?;
     let views = ask!(looped, Request::Nodes {}, Reply::Nodes(views) => views);
     output::result(args.output, &views, || table::nodes(&views, Style::stdout()))?;
     Ok(0)
 }
 
 pub(super) async fn explain(globals: &Globals, args: NodeReadArgs) -> Outcome {
-    let mut looped = Loop::connect(globals).await?;
+    let mut looped = Loop::read(globals).await?;
     let request = Request::Explain { node: args.node };
     let view = ask!(looped, request, Reply::Explain(view) => view);
     output::result(args.output.output, &view, || explain_text(&view, Style::stdout()))?;
@@ -213,7 +237,7 @@ fn output_line(line: &OutputView, style: Style) -> String {
 }
 
 pub(super) async fn events(globals: &Globals, args: EventsArgs) -> Outcome {
-    let mut looped = Loop::connect(globals).await?;
+    let mut looped = Loop::read(globals).await?;
     let style = Style::stdout();
     let format = args.output.output;
     // Whom to begin with none is told where to go on by the last one.
@@ -228,6 +252,12 @@ pub(super) async fn events(globals: &Globals, args: EventsArgs) -> Outcome {
     }
     let after = events.last().map_or(0, |event| event.sequence);
     events.drain(..events.len().saturating_sub(args.lines));
+    if !looped.is_running() {
+        for event in &events {
+            output::item(format, event, || event_line(event, style))?;
+        }
+        return Ok(0);
+    }
     let story = Story {
         more: |after| Request::Events {
             node: args.node.clone(),

@@ -137,6 +137,8 @@ fn status(groups: Vec<GroupView>, brake: BrakeView) -> String {
         groups,
         brake,
         providers: Vec::new(),
+        inventory: None,
+        as_of: None,
     };
     read::status_text(&view, PLAIN)
 }

@@ -46,6 +46,13 @@ pub(super) fn clock(time: Timestamp) -> String {
     time.to_zoned_datetime(TimeZone::system()).strftime("%H:%M:%S").to_string()
 }
 
+/// Returns when something was recorded: the time of day, or more of it where that would mislead.
+pub(super) fn as_of(time: Timestamp) -> String {
+    let age = between(time, Timestamp::now());
+    let at = if age < Duration::from_hours(12) { clock(time) } else { rfc3339(time) };
+    format!("{at} ({} ago)", span(age))
+}
+
 /// Returns a time in RFC 3339, to the second.
 pub(super) fn rfc3339(time: Timestamp) -> String {
     format!("{time:.0}")

@@ -105,7 +105,8 @@ pub(super) async fn up(globals: &Globals, args: UpArgs) -> Outcome {
     let mut signals = Signals::new()?;
     let opened = Opened::open_or_begin(&state, file.run).await?;
     let n_before = opened.n_nodes();
-    let options = host::Options { listen: args.listen, agent: file.agent.clone() };
+    let (agent, retry) = (file.agent.clone(), file.retry.clone());
+    let options = host::Options { listen: args.listen, agent, retry };
     let host = Host::start(&state, opened, options).await?;
     if n_before > 0 {
         note(format!("taking up {} of this run", machines(n_before)));
@@ -125,10 +126,10 @@ struct Commands {
 
 impl Commands {
     fn new(globals: &Globals, state: &StateDir, file: &ClusterFile, path: &Path) -> Self {
-        let path = quoted(&path.to_string_lossy());
+        let path = connect::quoted(&path.to_string_lossy());
         match &globals.state_dir {
             Some(_) => {
-                let state = quoted(&state.path().to_string_lossy());
+                let state = connect::quoted(&state.path().to_string_lossy());
                 Self {
                     up: format!("myelin up {path} --state-dir {state}"),
                     down: format!("myelin down --state-dir {state}"),
@@ -139,15 +140,6 @@ impl Commands {
                 down: format!("myelin down --run {}", file.run),
             },
         }
-    }
-}
-
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@:".contains(c);
-    if word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
     }
 }
 

@@ -10,6 +10,9 @@ use super::{Answer, CONTROL_VERSION, Failure, Reply, Request, RequestLine};
 /// How long a server may take to answer, beyond what it was asked to wait: its own deadline, and some.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(90);
 
+/// How long giving back what is nobody's may take: one machine after the other, each with its own deadline.
+const COLLECT_DEADLINE: Duration = Duration::from_hours(1);
+
 /// A large cluster's nodes fit: 10⁵ of them are below 60 MB.
 const MAX_ANSWER: usize = 256 * 1024 * 1024;
 
@@ -57,13 +60,15 @@ impl Client {
     /// The loop refused, or did not answer.
     pub async fn ask(&mut self, request: Request) -> Result<Reply, Error> {
         let version = CONTROL_VERSION;
+        let collects = matches!(request, Request::Census { collect: Some(_), .. });
+        let patience = if collects { COLLECT_DEADLINE } else { ANSWER_DEADLINE };
         let line = encode(&RequestLine { version, request });
         let conversation = async {
             // A server that refuses the connection answers and closes without reading.
             let _ = self.lines.stream().write_all(&line).await;
             self.line().await
         };
-        let answer = timeout(ANSWER_DEADLINE, conversation).await;
+        let answer = timeout(patience, conversation).await;
         let answer = answer.map_err(|_| Error::Late)??;
         match decode(&answer).map_err(Error::Malformed)? {
             Answer::Ok(reply) => Ok(reply),

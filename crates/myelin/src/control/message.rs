@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     file::{self, ClusterFile, FileErrors, Format},
-    view::{EventView, ExplainView, NodeView, OutputView, PlanView, StatusView},
+    view::{CensusView, EventView, ExplainView, NodeView, OutputView, PlanView, StatusView},
 };
 
 /// The version of the protocol that these types are.
@@ -141,11 +141,33 @@ pub enum Request {
     Resume {},
     /// Take the cluster down.
     Down {},
+    /// What exists?
+    Census {
+        /// Not as the last sweep found it, but by one now.
+        #[serde(default)]
+        fresh: bool,
+        /// Whether to give back what is nobody's.
+        #[serde(default)]
+        collect: Option<Word>,
+        /// A provider of which a person says that the right one answers.
+        #[serde(default)]
+        accept_identity: Option<String>,
+    },
     /// Cut our listener off from the agents, or end that.
     Sever {
         /// Which.
         severed: bool,
     },
+}
+
+/// On whose word machines that are nobody's are given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Word {
+    /// The rules': few at once, and none while anything is in doubt.
+    Rules,
+    /// A person's, who has seen them.
+    Person,
 }
 
 /// An operator's word.
@@ -203,6 +225,8 @@ pub enum Reply {
         /// What it does.
         plan: Box<PlanView>,
     },
+    /// To [`Request::Census`].
+    Census(Box<CensusView>),
     /// To [`Request::Operator`]: the nodes it applied to.
     Concerned(Vec<String>),
     /// To the rest: whether it changed anything.

@@ -14,5 +14,7 @@ mod server;
 pub use self::client::{Client, Error};
 pub use self::message::{
     Answer, CONTROL_VERSION, Failure, FailureKind, Operator, Reply, Request, RequestLine, Source,
+    Word,
 };
+pub(crate) use self::server::answer;
 pub use self::server::{Options, Server};

@@ -6,7 +6,7 @@ use std::{
 };
 
 use myelin_api::{LineError, LineReader, MAX_CONTROL_LINE, ReadError, decode, encode};
-use myelin_shape::LogicalNodeId;
+use myelin_shape::{ClusterUid, LogicalNodeId};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{UnixListener, UnixStream},
@@ -19,9 +19,12 @@ use crate::{
     hangup::hung_up,
     printable::shortened,
     runtime::{self, Handle, Target},
+    view::{CensusView, InventoryView},
 };
 
-use super::{Answer, CONTROL_VERSION, Failure, FailureKind, Reply, Request, RequestLine, Source};
+use super::{
+    Answer, CONTROL_VERSION, Failure, FailureKind, Reply, Request, RequestLine, Source, Word,
+};
 
 /// The longest a client may ask to wait for news, so that a connection nobody reads from ends.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
@@ -63,6 +66,7 @@ pub struct Server {
 #[derive(Debug)]
 struct Shared {
     handle: Handle,
+    inventory: Option<myelin_inventory::Handle>,
     options: Options,
     connections: Arc<Semaphore>,
 }
@@ -79,11 +83,21 @@ impl Server {
         fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
         let shared = Shared {
             handle,
+            inventory: None,
             options,
             connections: Arc::new(Semaphore::new(options.max_connections)),
         };
         let shared = Arc::new(shared);
         Ok(Self { listener, shared })
+    }
+
+    /// Answers what exists, too.
+    #[must_use]
+    pub fn with_inventory(self, inventory: myelin_inventory::Handle) -> Self {
+        let Shared { ref handle, options, ref connections, .. } = *self.shared;
+        let (handle, connections) = (handle.clone(), Arc::clone(connections));
+        let shared = Shared { handle, inventory: Some(inventory), options, connections };
+        Self { shared: Arc::new(shared), ..self }
     }
 
     /// Serves until `shutdown`.
@@ -163,7 +177,7 @@ async fn serve(shared: Arc<Shared>, stream: UnixStream, _place: OwnedSemaphorePe
         let end = match peer.request().await {
             Ok(request) => {
                 let answer = tokio::select! {
-                    answer = answer(&shared.handle, request) => answer,
+                    answer = answer(&shared.handle, shared.inventory.as_ref(), request) => answer,
                     // Who waits for news and leaves must not keep its place until there are some.
                     () = hung_up(peer.lines.stream()) => return,
                 };
@@ -225,9 +239,18 @@ impl Peer {
     }
 }
 
-async fn answer(handle: &Handle, request: Request) -> Result<Reply, Failure> {
+/// Returns the answer of a loop, and of who knows what exists, to a request.
+pub(crate) async fn answer(
+    handle: &Handle,
+    inventory: Option<&myelin_inventory::Handle>,
+    request: Request,
+) -> Result<Reply, Failure> {
     match request {
-        Request::Status {} => Ok(Reply::Status(Box::new(handle.status().await?))),
+        Request::Status {} => {
+            let mut status = handle.status().await?;
+            status.inventory = inventory.map(|it| InventoryView::from(&*it.census()));
+            Ok(Reply::Status(Box::new(status)))
+        }
         Request::Nodes {} => Ok(Reply::Nodes(handle.nodes().await?)),
         Request::Explain { node } => {
             let view = handle.explain(node.into()).await?;
@@ -261,11 +284,49 @@ async fn answer(handle: &Handle, request: Request) -> Result<Reply, Failure> {
             handle.down().await?;
             changed(true)
         }
+        Request::Census { fresh, collect, accept_identity } => {
+            let cluster = handle.records().await?.cluster;
+            let Some(inventory) = inventory else {
+                return Err(failure(FailureKind::Refused, "nobody looks what exists here", None));
+            };
+            let asked = census(inventory, cluster, fresh, collect, accept_identity).await;
+            asked.map(|view| Reply::Census(Box::new(view)))
+        }
         Request::Sever { severed } => {
             handle.sever(severed).await?;
             changed(true)
         }
     }
+}
+
+async fn census(
+    inventory: &myelin_inventory::Handle,
+    cluster: ClusterUid,
+    fresh: bool,
+    collect: Option<Word>,
+    accept_identity: Option<String>,
+) -> Result<CensusView, Failure> {
+    let ended = |error: myelin_inventory::Error| {
+        failure(FailureKind::Ended, error.to_string(), Some("`myelin status` says how the run is"))
+    };
+    let accepted = accept_identity.is_some();
+    if let Some(provider) = accept_identity {
+        let known = inventory.accept_identity(provider.as_str().into()).await.map_err(ended)?;
+        if !known {
+            let message = format!("nobody asks who answers for {provider:?}");
+            let hint = "`myelin census --fresh` says which providers are held, and why";
+            return Err(failure(FailureKind::Refused, message, Some(hint)));
+        }
+    }
+    if let Some(word) = collect {
+        let collected = inventory.collect(word == Word::Person).await.map_err(ended)?;
+        return Ok(CensusView::after(cluster, &collected));
+    }
+    let last = inventory.census();
+    if fresh || accepted || last.at.is_none() {
+        return Ok(CensusView::of(cluster, &*inventory.sweep_now().await.map_err(ended)?));
+    }
+    Ok(CensusView::of(cluster, &last))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "an arm of `answer`")]

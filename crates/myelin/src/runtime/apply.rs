@@ -17,7 +17,9 @@ impl Core {
             let (expected, found) = (self.options.run.0, file.run.0);
             return Err(Error::OtherRun { expected, found });
         }
-        view::plan(&self.driver, Some(&self.options.agent), file, self.now()).map_err(Error::from)
+        // How agents report is settled when a loop begins, and this one has not.
+        let agent = self.as_of.is_none().then_some(&self.options.agent);
+        view::plan(&self.driver, agent, file, self.now()).map_err(Error::from)
     }
 
     /// Makes a file the desired state.

@@ -11,7 +11,7 @@ use myelin_store::Store;
 
 use crate::{
     printable::shortened,
-    view::{self, EventView, ExplainView},
+    view::{self, EventView, ExplainView, StatusView},
 };
 
 use super::{
@@ -42,11 +42,13 @@ pub(super) struct Core {
     pub(super) options: Options,
     pub(super) driver: ClusterDriver,
     pub(super) leaving: bool,
-    ports: Ports,
-    outbox: Outbox,
+    /// When what is shown was recorded, where the driver is not run.
+    pub(super) as_of: Option<SystemTime>,
     acted_generation: u64,
     /// What happened while the store took nothing. Folded later, so that what is stored is always a settled state.
     held: Vec<Event>,
+    pub(super) ports: Ports,
+    pub(super) outbox: Outbox,
     ring: EventRing,
     since: SystemTime,
     wake_at: Option<SystemTime>,
@@ -61,6 +63,7 @@ impl Core {
             options,
             driver,
             leaving: false,
+            as_of: None,
             ports,
             outbox: Outbox::default(),
             acted_generation,
@@ -241,12 +244,42 @@ impl Core {
                 let _ = reply.send(());
             }
             Request::Stuck(reply) => drop(reply.send(self.is_stuck())),
+            Request::Records(reply) => drop(reply.send(self.records())),
+            Request::Record { notice, reply: None } => self.note(notice, false),
+            Request::Record { notice, reply: Some(reply) } => {
+                drop(reply.send(self.record(notice).await));
+            }
         }
     }
 
-    fn status(&self) -> view::StatusView {
+    /// Answers what asks for nothing but an answer. Who would change something hears nothing.
+    pub(super) async fn show(&mut self, request: Request) {
+        match request {
+            Request::Status(_)
+            | Request::Nodes(_)
+            | Request::Progress { .. }
+            | Request::Explain { .. }
+            | Request::Events { .. }
+            | Request::KnowsNode { .. }
+            | Request::Plan { .. }
+            | Request::Stuck(_)
+            | Request::Records(_) => self.answer(request).await,
+            Request::Apply { .. }
+            | Request::Operator { .. }
+            | Request::Pause { .. }
+            | Request::Down(_)
+            | Request::Sever { .. }
+            | Request::Record { .. } => drop(request),
+        }
+    }
+
+    fn status(&self) -> StatusView {
         let of = view::Loop { run: self.options.run.0, leaving: self.leaving, since: self.since };
-        view::status(&self.driver, &self.ports.snapshot.get(), of)
+        let view = view::status(&self.driver, &self.ports.snapshot.get(), of);
+        match self.as_of.map(view::stamp) {
+            None => view,
+            as_of @ Some(since) => StatusView { as_of, since, pid: 0, ..view },
+        }
     }
 
     fn explain(&self, id: &LogicalNodeId) -> Result<ExplainView, Error> {

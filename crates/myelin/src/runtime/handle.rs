@@ -3,8 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use myelin_driver::DesiredError;
-use myelin_shape::{LogicalNodeId, NodeGroupId, ShapeErrors};
-use myelin_state::OperatorRequest;
+use myelin_inventory::View;
+use myelin_shape::{LogicalNodeId, NodeAttemptId, NodeGroupId, ShapeErrors};
+use myelin_state::{EventKind, OperatorRequest};
 use myelin_store::StoreError;
 use tokio::{
     sync::{mpsc, oneshot, watch},
@@ -191,6 +192,21 @@ pub(super) enum Request {
         reply: Reply<()>,
     },
     Stuck(Reply<bool>),
+    Records(Reply<View>),
+    Record {
+        notice: Notice,
+        /// Who waits until it is durable.
+        reply: Option<Reply<Result<(), Error>>>,
+    },
+}
+
+/// Something that happened to leases, seen by somebody else than the driver.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Notice {
+    /// The slot and the attempt, if it is about one.
+    pub of: Option<(LogicalNodeId, NodeAttemptId)>,
+    /// What happened.
+    pub kind: EventKind,
 }
 
 /// Which events are asked for.
@@ -405,5 +421,29 @@ impl Handle {
     /// The loop does not answer.
     pub async fn is_stuck(&self) -> Result<bool, Error> {
         self.ask(Request::Stuck).await
+    }
+
+    /// Returns what is recorded of leases at the moment of the answer, with the last contact of each agent.
+    ///
+    /// # Errors
+    ///
+    /// The loop does not answer.
+    pub async fn records(&self) -> Result<View, Error> {
+        self.ask(Request::Records).await
+    }
+
+    /// Puts a notice into the history; it outlives a loss of power when this returns.
+    ///
+    /// # Errors
+    ///
+    /// It is not known to be durable. It may become so.
+    pub async fn record(&self, notice: Notice) -> Result<(), Error> {
+        self.ask(|reply| Request::Record { notice, reply: Some(reply) }).await?
+    }
+
+    /// Puts a notice into the history when there is time, or not at all. Never waits.
+    pub fn note(&self, notice: Notice) {
+        // People are told by the log in any case.
+        let _ = self.requests.try_send(Request::Record { notice, reply: None });
     }
 }

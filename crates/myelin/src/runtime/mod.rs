@@ -4,7 +4,7 @@
 //! returns in the order of [`Effects`](myelin_driver::Effects): record, submit, expire, forget. Everything that is ready
 //! is folded before one pass is run. Nothing of it blocks: provider calls are tasks of the executor.
 //!
-//! It decides nothing about nodes, and keeps nothing on disk. Time comes from a [`Clock`](myelin_executor::Clock): the
+//! It decides nothing about nodes. What it knows is in a [`Store`](myelin_store::Store) before anybody else hears of it. Time comes from a [`Clock`](myelin_executor::Clock): the
 //! wall clock at the start, then monotonic time, so that a test can pause it.
 //!
 //! Reading order: [`Options`], [`Service`], [`Handle`], [`Roster`], [`Outputs`], [`Witness`], [`Oracle`].
@@ -15,11 +15,12 @@ mod handle;
 mod oracle;
 mod outbox;
 mod output;
+mod records;
 mod ring;
 mod service;
 
 pub(crate) use self::apply::check_providers;
-pub use self::handle::{Applied, Error, Handle, Pulse, Target};
+pub use self::handle::{Applied, Error, Handle, Notice, Pulse, Target};
 pub use self::oracle::{BROKEN_RULE, BROKEN_RULE_STATUS, Oracle};
 pub use self::output::Outputs;
 pub use self::service::{

@@ -39,6 +39,8 @@ pub(super) struct Outbox {
     desired: Option<StoredDesired>,
     events: Vec<DriverEvent>,
     duties: Duties,
+    /// Whether somebody else than the driver waits for the commit before something is ended.
+    barrier: bool,
     trouble: Option<Trouble>,
 }
 
@@ -74,6 +76,12 @@ impl Outbox {
         self.duties.forget.extend(effects.forget);
     }
 
+    /// Takes over an event that is not the driver's. With a barrier, its commit outlives a loss of power.
+    pub(super) fn note(&mut self, event: DriverEvent, barrier: bool) {
+        self.events.push(event);
+        self.barrier |= barrier;
+    }
+
     /// Makes everything durable, and returns what happened and what is to be done now; `None` after a failure.
     pub(super) async fn commit(
         &mut self,
@@ -91,7 +99,7 @@ impl Outbox {
             cluster: self.cluster,
             desired: self.desired.as_ref(),
             events: &self.events,
-            barrier: self.duties.submit.iter().any(needs_barrier),
+            barrier: self.barrier || self.duties.submit.iter().any(needs_barrier),
         };
         if let Err(error) = store.commit(batch).await {
             self.fail(error, now);
@@ -101,7 +109,7 @@ impl Outbox {
             tracing::info!(error = %trouble.error, "the store takes what happens again");
         }
         self.nodes.clear();
-        (self.cluster, self.desired) = (false, None);
+        (self.cluster, self.desired, self.barrier) = (false, None, false);
         Some((std::mem::take(&mut self.events), std::mem::take(&mut self.duties)))
     }
 

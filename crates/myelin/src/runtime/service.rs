@@ -226,6 +226,15 @@ impl Service {
         }
     }
 
+    /// Answers questions about what was recorded last, as long as there is a handle. Nothing is run and nothing changes;
+    /// what would change something is not answered.
+    pub async fn show(mut self, as_of: SystemTime) {
+        self.core.as_of = Some(as_of);
+        while let Some(request) = self.requests.recv().await {
+            self.core.show(request).await;
+        }
+    }
+
     /// Sleeps until the driver wants to be woken.
     fn wake(&self) -> impl Future<Output = ()> + use<> {
         let wake_at = self.core.wake_at().map(|time| {

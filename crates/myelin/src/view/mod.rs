@@ -4,9 +4,11 @@
 //! the command prints one of these, as a table or as JSON or YAML; the control socket carries the same.
 //! Nothing here changes anything, and no secret is ever part of a view.
 //!
-//! Reading order: [`StatusView`], [`NodeView`], [`Why`], [`ExplainView`], [`PlanView`], [`EventView`].
+//! Reading order: [`StatusView`], [`NodeView`], [`Why`], [`ExplainView`], [`PlanView`], [`EventView`],
+//! [`CensusView`].
 
 mod build;
+mod census;
 mod plan;
 mod text;
 
@@ -17,6 +19,9 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::build::{
     Around, Loop, event, explain, groups, moving, nodes, nodes_why, order, status,
+};
+pub use self::census::{
+    CensusView, CollectedView, HoldView, InventoryView, LeaseView, MissingView,
 };
 pub(crate) use self::plan::plan;
 
@@ -136,7 +141,7 @@ pub struct StatusView {
     pub leaving: bool,
     /// Since when the loop runs.
     pub since: Timestamp,
-    /// The loop's process.
+    /// The loop's process; 0 where none runs.
     pub pid: u32,
     /// The groups.
     pub groups: Vec<GroupView>,
@@ -144,6 +149,12 @@ pub struct StatusView {
     pub brake: BrakeView,
     /// The providers.
     pub providers: Vec<ProviderView>,
+    /// What exists, as the last sweep found it; none where nobody sweeps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inventory: Option<InventoryView>,
+    /// When what is shown was recorded, where no loop runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub as_of: Option<Timestamp>,
 }
 
 /// Something that happened.

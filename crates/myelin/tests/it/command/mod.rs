@@ -4,6 +4,8 @@
 
 mod site;
 
+mod backups;
+mod census;
 mod changes;
 mod endings;
 mod first;

@@ -6,5 +6,6 @@ mod failures;
 mod operators;
 mod outages;
 mod properties;
+mod records;
 mod shapes;
 pub(crate) mod world;

@@ -1,0 +1,98 @@
+//! What was recorded last, where no loop runs.
+
+use std::{sync::Arc, time::SystemTime};
+
+use myelin_driver::{ClusterDriver, Desired};
+use myelin_executor::{Clock, Executor, Options as ExecutorOptions};
+use myelin_shape::AttemptKey;
+use myelin_store::{Doubt, Identity, Loaded, Store, StoredDesired};
+use tokio::sync::mpsc::unbounded_channel;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::runtime::{self, Before, Handle, Outputs, Parts, Roster, Service, SnapshotSource};
+
+use super::{Error, N_EVENTS, Opened, kinds, last_events};
+
+/// The durable state of a run, which answers as its loop would. Nothing changes it.
+#[derive(Debug)]
+pub struct Shown {
+    /// The way to ask.
+    pub handle: Handle,
+    /// Whose state it is.
+    pub identity: Identity,
+    /// When it was recorded.
+    pub as_of: SystemTime,
+    /// Why nothing may be acted on, if so.
+    pub doubt: Option<Doubt>,
+    /// How many nodes there are.
+    pub n_nodes: usize,
+    /// The desired revision.
+    pub generation: u64,
+    _task: AbortOnDropHandle<()>,
+}
+
+/// Where no loop runs, no agent is heard.
+#[derive(Debug)]
+struct Nobody;
+
+impl Roster for Nobody {
+    fn retire(&self, _: &AttemptKey) {}
+
+    fn last_contact(&self, _: &AttemptKey) -> Option<SystemTime> {
+        None
+    }
+
+    fn suspend(&self, _: bool) {}
+}
+
+impl Opened {
+    /// Returns what is recorded, so that it can be asked as a loop is.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, or is not valid.
+    pub async fn show(self) -> Result<Shown, Error> {
+        let Self { store, loaded } = self;
+        let Loaded { identity, state, desired, now, doubt, acted_generation, .. } = loaded;
+        let (cluster, run) = (identity.cluster, identity.run);
+        let n_nodes = state.nodes.len();
+        let generation = desired.as_ref().map_or(0, |desired| desired.shape.generation);
+        let desired = desired.map(|StoredDesired { shape, retry, .. }| Desired { shape, retry });
+        let driver = ClusterDriver::show(runtime::driver_options(), state, desired, now)?;
+        let clock = Clock::runtime().not_before(now);
+        let (sender, observations) = unbounded_channel();
+        let outputs = Outputs::new(clock.clone(), sender.clone());
+        let options = ExecutorOptions { cluster, run, clock: clock.clone() };
+        let executor = Executor::new(options, [], sender);
+        let snapshots = executor.clone();
+        let parts = Parts {
+            executor: Arc::new(executor),
+            snapshot: SnapshotSource::new(move || snapshots.snapshot()),
+            roster: Arc::new(Nobody),
+            outputs,
+            observations,
+            witness: None,
+            store: store.clone() as Arc<dyn Store>,
+        };
+        let events = last_events(&*store).await?;
+        let options = runtime::Options {
+            n_events: N_EVENTS,
+            ..runtime::Options::new(cluster, run, clock, kinds())
+        };
+        let (service, handle) =
+            Service::new(options, parts, Before { driver, events, acted_generation });
+        let task = AbortOnDropHandle::new(tokio::spawn(service.show(now)));
+        Ok(Shown { handle, identity, as_of: now, doubt, n_nodes, generation, _task: task })
+    }
+}
+
+/// Says why nothing may be acted on with a state.
+pub fn doubtful(doubt: &Doubt) -> String {
+    match doubt {
+        Doubt::Behind(behind) => format!("the state is behind what was acted on: {behind}"),
+        Doubt::MarkLost => {
+            "state.mark is missing or unreadable, so nothing shows whether the state is the latest"
+                .to_owned()
+        }
+    }
+}

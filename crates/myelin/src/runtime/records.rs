@@ -1,0 +1,30 @@
+//! What the inventory is told, and what it has written down.
+
+use myelin_driver::DriverEvent;
+use myelin_inventory::{StoreDoubt, View};
+
+use super::{Error, Notice, core::Core};
+
+impl Core {
+    /// Returns what is recorded of leases now. While it cannot be made durable, it is doubted.
+    pub(super) fn records(&self) -> View {
+        let trouble = self.outbox.trouble();
+        let doubt = trouble.map(|trouble| StoreDoubt::NotDurable(trouble.error.to_string()));
+        View::of(self.options.cluster, self.options.run, self.driver.state())
+            .heard(|key| self.ports.roster.last_contact(key))
+            .doubted(doubt)
+    }
+
+    pub(super) fn note(&mut self, notice: Notice, barrier: bool) {
+        let Notice { of, kind } = notice;
+        let (node, attempt) = of.unzip();
+        self.outbox.note(DriverEvent { at: self.now(), node, attempt, kind }, barrier);
+    }
+
+    pub(super) async fn record(&mut self, notice: Notice) -> Result<(), Error> {
+        self.check_store()?;
+        self.note(notice, true);
+        self.settle().await;
+        self.check_store()
+    }
+}

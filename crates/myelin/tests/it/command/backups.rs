@@ -1,0 +1,99 @@
+//! The state copied, put back, and read where no loop runs.
+
+use myelin::view::{CensusView, PlanView};
+use rustix::process::Signal;
+
+use super::site::{Site, stderr, stdout, until, workers};
+
+fn converge(site: &Site, count: u32) {
+    let file = site.write("cluster.yaml", &workers(count, ""));
+    site.ok(&["up", file.to_str().unwrap(), "--until-converged"]);
+}
+
+#[test]
+fn without_a_loop_the_readers_answer_from_the_state_and_say_so() {
+    let site = Site::new();
+    let gone = site.fails(1, &["status"]);
+    assert!(gone.contains("there is no") || gone.contains("no `myelin up` is running"), "{gone}");
+    converge(&site, 2);
+    for args in
+        [&["status"][..], &["nodes"], &["explain", "worker-0"], &["events"], &["events", "-f"]]
+    {
+        let output = site.run(args);
+        assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+        assert!(stderr(&output).starts_with("not running: as of "), "{}", stderr(&output));
+        assert!(!stdout(&output).is_empty());
+    }
+    let status = site.status();
+    assert!(status.converged && status.as_of.is_some() && status.pid == 0, "{status:?}");
+    assert_eq!(site.explain("worker-0").node.state, "ready");
+    let file = site.write("more.yaml", &workers(3, ""));
+    let plan: PlanView = site.json(&["plan", file.to_str().unwrap()]);
+    assert_eq!((plan.changes.len(), plan.unchanged), (1, 2));
+    for args in [&["pause"][..], &["retry", "worker"], &["logs", "worker-0"]] {
+        let refused = site.fails(1, args);
+        assert!(refused.contains("no `myelin up` is running"), "{refused}");
+    }
+    site.ok(&["down", "--yes"]);
+    site.nothing_is_left();
+}
+
+#[test]
+fn a_backup_of_a_running_loop_that_is_put_back_later_is_behind_until_a_person_accepts_it() {
+    let site = Site::new();
+    let up = site.up(&workers(2, ""));
+    site.until_converged();
+    site.ok(&["backup", "copy.db"]);
+    let exists = site.fails(1, &["backup", "copy.db"]);
+    assert!(exists.contains("exists already") && exists.contains("name another file"), "{exists}");
+    let held = site.fails(1, &["restore", "copy.db", "--yes"]);
+    assert!(held.contains("driven by another process"), "{held}");
+    up.signal(Signal::TERM);
+    assert_eq!(up.end().0, Some(0));
+    converge(&site, 3);
+    let asked = site.fails(1, &["restore", "copy.db"]);
+    assert!(asked.contains("`--yes` agrees beforehand"), "{asked}");
+
+    let put_back = site.run(&["restore", "copy.db", "--yes"]);
+    assert!(put_back.status.success());
+    assert!(stdout(&put_back).contains("put back run 1 with 2 nodes, generation 1"));
+    assert!(stderr(&put_back).contains("the state is behind what was acted on: "));
+    let behind = site.run(&["status"]);
+    assert!(stderr(&behind).contains("warning: the state is behind what was acted on"));
+    let file = site.write("cluster.yaml", &workers(3, ""));
+    let file = file.to_str().unwrap();
+    let refused = site.fails(1, &["up", file]);
+    assert!(refused.contains("`myelin restore --accept`"), "{refused}");
+    site.fails(1, &["census", "--collect", "--yes"]);
+    assert_eq!(site.leases().len(), 3, "nothing is acted on");
+
+    let shown = site.fails(1, &["restore", "--accept"]);
+    assert!(shown.contains("taken as true is run 1 with 2 nodes"), "{shown}");
+    assert!(shown.contains("worker-2"), "what the state does not know is listed: {shown}");
+    site.ok(&["restore", "--accept", "--yes"]);
+    site.ok(&["up", file, "--until-converged"]);
+    let newest = site.nodes()[2].attempt.unwrap();
+    assert!(newest > 1_000_000, "no attempt is given out twice: {newest}");
+    assert_eq!(site.leases().len(), 4, "what the state does not know is left alone");
+    let output = site.run(&["census", "-o", "json"]);
+    let view: CensusView = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(view.doubt_code.as_deref(), Some("restored"));
+    until("the agents are heard", || site.nodes().iter().all(|node| node.ready).then_some(()));
+    assert_eq!(site.ok(&["down", "--yes"]), "removed 4 machines; nothing is left\n");
+    site.nothing_is_left();
+}
+
+#[test]
+fn what_is_no_backup_changes_nothing() {
+    let site = Site::new();
+    converge(&site, 1);
+    let text = site.write("text.db", "no backup");
+    let refused = site.fails(1, &["restore", text.to_str().unwrap(), "--yes"]);
+    assert!(refused.contains("text.db is damaged"), "{refused}");
+    site.fails(1, &["restore", "missing.db", "--yes"]);
+    assert_eq!(site.nodes().len(), 1);
+    let nothing = site.ok(&["restore", "--accept", "--yes"]);
+    assert!(nothing.starts_with("nothing to accept: run 1 with 1 node"), "{nothing}");
+    site.ok(&["down", "--yes"]);
+    site.nothing_is_left();
+}

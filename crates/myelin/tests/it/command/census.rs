@@ -1,0 +1,133 @@
+//! What exists, and what becomes of it, with a running loop and without one.
+
+use std::fs;
+
+use myelin::view::CensusView;
+use rustix::process::Signal;
+
+use super::site::{Site, Up, stderr, stdout, until};
+
+/// A machine may be told from one that is being made after so few seconds here.
+const HASTY: &str = "
+agent: {heartbeat: 200ms, silent_after: 1s}
+retry: {lost_after: 60s, initial_delay: 100ms, max_delay: 1s, operation_timeout: 1s, answer_timeout: 1s}
+";
+
+fn workers(count: u32) -> String {
+    format!("run: 1\ngroups:\n  - {{id: worker, count: {count}}}\n{HASTY}")
+}
+
+/// Starts a loop and waits until it has the run.
+fn up(site: &Site, count: u32) -> Up {
+    let up = site.up(&workers(count));
+    until("it runs", || site.status().as_of.is_none().then_some(()));
+    site.until_converged();
+    up
+}
+
+fn detach(up: Up) {
+    up.signal(Signal::INT);
+    assert_eq!(up.end().0, Some(0));
+}
+
+/// Returns a census, whatever its exit status.
+fn census(site: &Site, more: &[&str]) -> CensusView {
+    let output = site.run(&[&["census", "-o", "json"], more].concat());
+    serde_json::from_str(&stdout(&output)).unwrap_or_else(|_| panic!("{}", stderr(&output)))
+}
+
+/// Returns the class of each machine, by its node and attempt.
+fn classes(view: &CensusView) -> Vec<String> {
+    let leases = view.leases.iter();
+    let mut classes: Vec<_> = leases.map(|it| format!("{} {}", it.node, it.class)).collect();
+    classes.sort();
+    classes
+}
+
+#[test]
+fn a_machine_that_was_given_up_and_still_exists_is_taken_by_the_next_sweeps() {
+    let site = Site::new();
+    let up = up(&site, 2);
+    site.ok(&["abandon", "worker-0", "--yes"]);
+    until("it starts anew", || (site.nodes()[0].attempt == Some(2)).then_some(()));
+    site.until_converged();
+    assert_eq!(site.leases().len(), 3);
+    until("it is nobody's", || {
+        let view = census(&site, &["--fresh"]);
+        (view.leases.len() == 2 || view.counts.contains_key("orphan")).then_some(())
+    });
+    let view = census(&site, &["--collect"]);
+    assert_eq!(classes(&view), ["worker-0 owned", "worker-1 owned"]);
+    assert!(!view.needs_person, "{view:?}");
+    assert_eq!(site.leases().len(), 2);
+    let told = site.events("collecting").pop().unwrap();
+    assert_eq!((told.node.as_deref(), told.attempt), (Some("worker-0"), Some(0)));
+    assert_eq!(site.events("collected").len(), 1);
+    detach(up);
+    site.ok(&["down", "--yes"]);
+    site.nothing_is_left();
+}
+
+#[test]
+fn without_a_loop_a_census_takes_nothing_and_a_collection_does() {
+    let site = Site::new();
+    let up = up(&site, 2);
+    site.ok(&["abandon", "worker-0", "--yes"]);
+    until("it starts anew", || (site.nodes()[0].attempt == Some(2)).then_some(()));
+    site.until_converged();
+    detach(up);
+    if site.leases().len() == 3 {
+        for _ in 0..3 {
+            assert_eq!(census(&site, &[]).counts["owned"], 2);
+        }
+        assert_eq!(site.leases().len(), 3, "who only looks takes nothing");
+    }
+    until("it is taken", || {
+        site.run(&["census", "--collect", "--yes"]);
+        (site.leases().len() == 2).then_some(())
+    });
+    assert_eq!(site.events("collected").len(), 1);
+    site.ok(&["down", "--yes"]);
+    site.nothing_is_left();
+}
+
+#[test]
+fn a_provider_that_lists_nothing_is_held_and_status_says_so() {
+    let site = Site::new();
+    let up = up(&site, 2);
+    // What was not recorded at an earlier look is never missing.
+    assert_eq!(census(&site, &["--fresh"]).counts["owned"], 2);
+    let away = site.state().join("away");
+    fs::create_dir(&away).unwrap();
+    let leases = site.leases();
+    let leases: Vec<_> =
+        leases.iter().map(|it| (site.state().join("leases").join(it), away.join(it))).collect();
+    leases.iter().for_each(|(here, away)| fs::rename(here, away).unwrap());
+    let held = site.fails(1, &["census", "--fresh"]);
+    assert!(held.contains("process does not list 2 of the 2 leases it should"), "{held}");
+    let status = site.ok(&["status"]);
+    assert!(status.contains("nothing it lists is acted on since "), "{status}");
+    assert_eq!(site.events("provider_held").len(), 1);
+    leases.iter().for_each(|(here, away)| fs::rename(away, here).unwrap());
+    assert_eq!(census(&site, &["--fresh"]).counts["owned"], 2);
+    assert_eq!(site.events("provider_released").len(), 1);
+    detach(up);
+    site.ok(&["down", "--yes"]);
+    site.nothing_is_left();
+}
+
+#[test]
+fn with_a_damaged_state_the_machines_are_listed_and_none_is_taken() {
+    let site = Site::new();
+    detach(up(&site, 2));
+    let database = site.state().join("state.db");
+    let size = fs::metadata(&database).unwrap().len();
+    fs::write(&database, vec![b'x'; usize::try_from(size).unwrap()]).unwrap();
+    for args in [&["--collect", "--yes"][..], &[]] {
+        let refused = site.fails(1, &[&["census"], args].concat());
+        assert!(refused.contains("nothing is given back: the state cannot be read"), "{refused}");
+        let view = census(&site, args);
+        assert_eq!(classes(&view), ["worker-0 unknown", "worker-1 unknown"]);
+    }
+    assert_eq!(site.agents("worker-0").len() + site.agents("worker-1").len(), 2);
+}
