@@ -390,6 +390,8 @@ impl Host {
             let executor = executor.clone();
             SnapshotSource::new(move || executor.snapshot())
         };
+        // Before it is taken up: what is under way in it is interrupted in the first step.
+        let witness = cfg!(debug_assertions).then(|| witness(&loaded.state));
         let before = before(&*store, loaded, clock.now()).await?;
         let parts = Parts {
             executor: Arc::new(executor.clone()),
@@ -397,7 +399,7 @@ impl Host {
             roster: Arc::new(membership),
             outputs,
             observations,
-            witness: cfg!(debug_assertions).then(|| witness(before.driver.state())),
+            witness,
             store: store.clone(),
         };
         let runtime_options = runtime::Options {

@@ -156,11 +156,11 @@ async fn drive(
     commands: &Commands,
 ) -> Outcome {
     let handle = &host.handle;
-    want(handle, file, args.yes).await?;
+    let generation = want(handle, file, args.yes).await?;
     let live = progress::is_live();
     let shown = CancellationToken::new();
     let shower = tokio::spawn(progress::show(handle.clone(), live, shown.clone()));
-    let ending = wait(handle, args, signals).await;
+    let ending = wait(handle, generation, args, signals).await;
     shown.cancel();
     let _ = timeout(LIST_DEADLINE, shower).await;
     match ending {
@@ -186,17 +186,16 @@ async fn drive(
     }
 }
 
-/// Makes the file the desired state. A run that is taken up may have ready nodes that another file takes.
-async fn want(handle: &Handle, file: ClusterFile, yes: bool) -> Result<(), Failure> {
+/// Makes the file the desired state, and returns its revision. A run that is taken up may have ready nodes that another
+/// file takes.
+async fn want(handle: &Handle, file: ClusterFile, yes: bool) -> Result<u64, Failure> {
     let applied = handle.apply(file.clone(), None, yes).await;
     let Err(runtime::Error::TakesReady(plan)) = applied else {
-        applied?;
-        return Ok(());
+        return Ok(applied?.generation);
     };
     output::print(&plan::plan_text(&plan, Style::stdout()))?;
     ask::confirm("Do this?")?;
-    handle.apply(file, None, true).await?;
-    Ok(())
+    Ok(handle.apply(file, None, true).await?.generation)
 }
 
 /// Says what goes on without us.
@@ -213,7 +212,12 @@ fn detached(why: &str, n: usize, commands: &Commands) -> Result<(), Failure> {
     output::print(&text)
 }
 
-async fn wait(handle: &Handle, args: &UpArgs, signals: &mut Signals) -> Ending {
+async fn wait(
+    handle: &Handle,
+    generation: u64,
+    args: &UpArgs,
+    signals: &mut Signals,
+) -> Ending {
     let deadline = time::deadline(args.timeout.unwrap_or(DEFAULT_TIMEOUT));
     let mut pulse = handle.pulse();
     let mut looks = interval(LOOK_EVERY);
@@ -222,7 +226,9 @@ async fn wait(handle: &Handle, args: &UpArgs, signals: &mut Signals) -> Ending {
         if now.leaving && now.n_nodes == 0 {
             return Ending::TakenDown;
         }
-        if args.until_converged && now.converged && !now.leaving {
+        // A pulse of before may say of an earlier file that it is as wanted.
+        let current = now.generation >= generation;
+        if args.until_converged && now.converged && current && !now.leaving {
             return Ending::Converged;
         }
         tokio::select! {

@@ -9,4 +9,5 @@ mod endings;
 mod first;
 mod outages;
 mod refusals;
+mod resumed;
 mod terminal;
