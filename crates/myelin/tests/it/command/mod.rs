@@ -5,6 +5,7 @@
 mod site;
 
 mod changes;
+mod crash;
 mod endings;
 mod first;
 mod outages;
