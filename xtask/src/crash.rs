@@ -40,7 +40,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         runs(args).into_iter().filter(|run| test(run, &summary).is_err()).collect();
     let text = fs::read_to_string(&summary).unwrap_or_default();
     eprintln!("\n{text}{}", total(&text, start.elapsed().as_secs_f64()));
-    ensure!(failed.is_empty(), "the crash suite failed; the lines `replay:` above say how to see it");
+    ensure!(
+        failed.is_empty(),
+        "the crash suite failed; the lines `replay:` above say how to see it"
+    );
     Ok(())
 }
 

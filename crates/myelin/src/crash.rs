@@ -2,12 +2,15 @@
 //!
 //! `MYELIN_CRASH` names the moment: `write:K` is right after the `K`th durable write of the process (a commit of the database
 //! is one, its mark is another), `call:K` right after the `K`th call of a provider or its bootstrap has returned, and
-//! `call-before:K` right before the `K`th is made. The process sends itself SIGKILL there, so that nothing is tidied up.
+//! `call-before:K` right before the `K`th is made. The process sends itself SIGKILL there, so that nothing
+//! is tidied up; the last line of its standard error says which call it was.
 //!
 //! Reading order: [`Moment`], [`after_write`], [`Mortal`].
 
 use std::{
-    env, process,
+    env,
+    io::{self, Write as _},
+    process,
     str::FromStr,
     sync::{
         Arc, LazyLock,
@@ -61,10 +64,11 @@ static N_WRITES: AtomicU64 = AtomicU64::new(0);
 static N_BEGUN: AtomicU64 = AtomicU64::new(0);
 static N_RETURNED: AtomicU64 = AtomicU64::new(0);
 
-/// Counts, and dies if that was the moment.
-fn pass(counter: &AtomicU64, moment: fn(u64) -> Moment) {
+/// Counts, and dies if that was the moment. Where it was is its last word.
+fn pass(counter: &AtomicU64, moment: fn(u64) -> Moment, place: impl FnOnce() -> String) {
     let n = counter.fetch_add(1, Ordering::SeqCst) + 1;
     if *MOMENT == Some(moment(n)) {
+        let _ = writeln!(io::stderr(), "killed at {}", place());
         // It does not return: the signal is taken before this thread goes on.
         let _ = kill_process(getpid(), Signal::KILL);
         process::abort();
@@ -74,7 +78,7 @@ fn pass(counter: &AtomicU64, moment: fn(u64) -> Moment) {
 /// Returns what a store is to call after each durable write, if the process may have to die.
 pub(crate) fn after_write() -> Option<Hook> {
     (*MOMENT)?;
-    Some(Arc::new(|_| pass(&N_WRITES, Moment::AfterWrite)))
+    Some(Arc::new(|_| pass(&N_WRITES, Moment::AfterWrite, || "a write".into())))
 }
 
 /// A provider or a bootstrap around which the process may die.
@@ -82,10 +86,11 @@ pub(crate) fn after_write() -> Option<Hook> {
 pub(crate) struct Mortal<T: ?Sized>(pub(crate) Arc<T>);
 
 /// Makes a call that is counted.
-async fn counted<T>(call: impl Future<Output = T> + Send) -> T {
-    pass(&N_BEGUN, Moment::BeforeCall);
+async fn counted<T>(name: &str, of: &impl ToString, call: impl Future<Output = T> + Send) -> T {
+    let place = || format!("{name} {}", of.to_string());
+    pass(&N_BEGUN, Moment::BeforeCall, place);
     let answer = call.await;
-    pass(&N_RETURNED, Moment::AfterCall);
+    pass(&N_RETURNED, Moment::AfterCall, place);
     answer
 }
 
@@ -104,34 +109,34 @@ impl Provider for Mortal<dyn Provider> {
     }
 
     async fn create(&self, request: &CreateRequest) -> Result<NewLease, ProviderError> {
-        counted(self.0.create(request)).await
+        counted("create", &request.key, self.0.create(request)).await
     }
 
     async fn find(&self, key: &AttemptKey) -> Result<Vec<FoundLease>, ProviderError> {
-        counted(self.0.find(key)).await
+        counted("find", key, self.0.find(key)).await
     }
 
     async fn endpoint(&self, lease: &LeaseFacts) -> Result<Option<Connection>, ProviderError> {
-        counted(self.0.endpoint(lease)).await
+        counted("endpoint", &lease.lease_id, self.0.endpoint(lease)).await
     }
 
     async fn presence(&self, lease: &LeaseFacts) -> Result<Presence, ProviderError> {
-        counted(self.0.presence(lease)).await
+        counted("presence", &lease.lease_id, self.0.presence(lease)).await
     }
 
     async fn destroy(&self, lease: &LeaseFacts) -> Result<(), ProviderError> {
-        counted(self.0.destroy(lease)).await
+        counted("destroy", &lease.lease_id, self.0.destroy(lease)).await
     }
 
     async fn list(&self, cluster: ClusterUid) -> Result<Vec<FoundLease>, ProviderError> {
-        counted(self.0.list(cluster)).await
+        counted("list", &cluster, self.0.list(cluster)).await
     }
 }
 
 #[async_trait]
 impl Bootstrap for Mortal<dyn Bootstrap> {
     async fn start(&self, request: &StartRequest) -> Result<BootstrapSessionId, ProviderError> {
-        counted(self.0.start(request)).await
+        counted("start", &request.key, self.0.start(request)).await
     }
 
     async fn find(
@@ -139,14 +144,14 @@ impl Bootstrap for Mortal<dyn Bootstrap> {
         key: &AttemptKey,
         lease: &LeaseFacts,
     ) -> Result<Option<FoundSession>, ProviderError> {
-        counted(self.0.find(key, lease)).await
+        counted("find", key, self.0.find(key, lease)).await
     }
 
     async fn conclude(&self, session: BootstrapSessionId) -> Result<(), ProviderError> {
-        counted(self.0.conclude(session)).await
+        counted("conclude", &session, self.0.conclude(session)).await
     }
 
     async fn cancel(&self, session: BootstrapSessionId) -> Result<(), ProviderError> {
-        counted(self.0.cancel(session)).await
+        counted("cancel", &session, self.0.cancel(session)).await
     }
 }

@@ -212,12 +212,7 @@ fn detached(why: &str, n: usize, commands: &Commands) -> Result<(), Failure> {
     output::print(&text)
 }
 
-async fn wait(
-    handle: &Handle,
-    generation: u64,
-    args: &UpArgs,
-    signals: &mut Signals,
-) -> Ending {
+async fn wait(handle: &Handle, generation: u64, args: &UpArgs, signals: &mut Signals) -> Ending {
     let deadline = time::deadline(args.timeout.unwrap_or(DEFAULT_TIMEOUT));
     let mut pulse = handle.pulse();
     let mut looks = interval(LOOK_EVERY);

@@ -19,7 +19,7 @@ use super::{
 };
 
 /// How long a cluster may take to be as it is wanted once nothing kills anything any more.
-const CONVERGES_WITHIN: Duration = Duration::from_secs(60);
+const CONVERGES_WITHIN: Duration = Duration::from_mins(1);
 
 /// What was asked to end is gone within this; what is being started says by then whose it is.
 const DIES_WITHIN: Duration = Duration::from_secs(3);
@@ -145,6 +145,7 @@ impl<'a> Life<'a> {
             (None, Some(9)) if moment.is_some() => {
                 Tally::add(&self.tally.kills);
                 self.soon(truth::check_dead);
+                self.expect(truth::check_recorded(&self.site, &said));
                 Ended::Killed
             }
             _ => self.fail(&format!("{} ends with {status}: {said}", args[0])),
@@ -178,7 +179,8 @@ impl<'a> Life<'a> {
             if let Some(status) = child.try_wait().unwrap() {
                 self.fail(&format!("up has ended with {status}: {}", said()));
             }
-            let whole = truth::check_whole_beside(&self.site, desired, Some(Pid::from_child(&child)));
+            let whole =
+                truth::check_whole_beside(&self.site, desired, Some(Pid::from_child(&child)));
             if whole.is_ok() && self.is_converged() {
                 break;
             }

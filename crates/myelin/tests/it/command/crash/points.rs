@@ -1,6 +1,6 @@
 //! Every moment: scenarios that are killed after each durable write, and before and after each call of a provider.
 
-use std::{collections::BTreeMap, env, time::Instant};
+use std::{collections::BTreeMap, env, fmt::Write as _, time::Instant};
 
 use super::{
     Tally,
@@ -68,7 +68,8 @@ impl Scenario {
 
     /// Tries its moments, or the one that was asked for.
     fn check(&self) {
-        let (tally, start, every) = (Tally::default(), Instant::now(), setting("CRASH_EVERY", EVERY));
+        let (tally, start, every) =
+            (Tally::default(), Instant::now(), setting("CRASH_EVERY", EVERY));
         if let Ok(point) = env::var("CRASH_POINT") {
             let (name, moment) = point.split_once('/').unwrap();
             if name == self.name {
@@ -83,9 +84,10 @@ impl Scenario {
             (Moment::Call, 2.min(every)),
             (Moment::CallBefore, 3.min(every)),
         ] {
-            let end = (0..MANY).map(|n| first + n * every).find(|k| !self.reaches(kind(*k), &tally));
+            let end =
+                (0..MANY).map(|n| first + n * every).find(|k| !self.reaches(kind(*k), &tally));
             let end = kind(end.unwrap());
-            more += &format!(" <{end}");
+            write!(more, " <{end}").unwrap();
         }
         let what = format!("{}, every {every} of", self.name);
         tally.tell(&what, &format!(" moments{more}"), start.elapsed());

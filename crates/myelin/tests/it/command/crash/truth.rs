@@ -60,7 +60,7 @@ pub(super) fn check_dead(site: &Site) -> Result<(), String> {
         if !nodes.insert(&lease.node) {
             return Err(format!("{} has two leases: {leases:?}", lease.node));
         }
-        if !history.is_dispatched(lease) {
+        if !history.is_dispatched(OperationKind::CreateLease, &lease.name) {
             return Err(format!("{} was made without a record", lease.name));
         }
     }
@@ -76,6 +76,25 @@ pub(super) fn check_dead(site: &Site) -> Result<(), String> {
         Some(other) => Err(format!("this runs without a lease: {other:?}")),
         None => Ok(()),
     }
+}
+
+/// Checks that the call in which a process died, by its last word, was recorded before it was made.
+pub(super) fn check_recorded(site: &Site, said: &str) -> Result<(), String> {
+    let last = said.lines().rev().find_map(|line| line.strip_prefix("killed at "));
+    let Some((call, lease)) = last.and_then(|last| last.split_once(' ')) else {
+        return Ok(());
+    };
+    let effect = match call {
+        "create" => OperationKind::CreateLease,
+        "start" => OperationKind::StartBootstrap,
+        "destroy" => OperationKind::DestroyLease,
+        // The others make and end nothing, or do not say of which lease they are.
+        _ => return Ok(()),
+    };
+    if history(site)?.is_dispatched(effect, lease) {
+        return Ok(());
+    }
+    Err(format!("{call} {lease} was called without a record"))
 }
 
 /// Checks that every slot has one lease as it is wanted, with one agent, and that nothing else is there.
@@ -111,7 +130,9 @@ pub(super) fn check_whole_beside(
 pub(super) fn kept(site: &Site, desired: &Desired) -> BTreeMap<String, Vec<i32>> {
     let (mut agents, _) = processes(site, None);
     let wanted = leases(site).into_iter().filter(|lease| lease.is_wanted(desired));
-    wanted.map(|lease| (lease.name.clone(), agents.remove(&lease.name).unwrap_or_default())).collect()
+    wanted
+        .map(|lease| (lease.name.clone(), agents.remove(&lease.name).unwrap_or_default()))
+        .collect()
 }
 
 /// Checks that nothing is leased and nothing runs.
@@ -182,46 +203,39 @@ fn read(site: &Site) -> Result<History, StoreError> {
 impl History {
     fn check(&self) -> Result<(), String> {
         let (mut last_attempt, mut last_generation) = (None, None);
-        let mut operations = BTreeMap::<OperationId, (&DriverEvent, OperationKind)>::new();
+        let mut operations = BTreeMap::<OperationId, &DriverEvent>::new();
         for (seq, StoredEvent { seq: found, event }) in (1..).zip(&self.events) {
             if seq != *found {
                 return Err(format!("event {seq} is missing: {found} is next"));
             }
-            match &event.kind {
-                EventKind::Inserted | EventKind::Restarted { .. } => {
-                    let attempt = event.attempt.map(|attempt| attempt.0);
-                    if attempt <= last_attempt || attempt >= Some(self.next_attempt) {
-                        return Err(format!("an attempt id is used again: {event:?}"));
-                    }
-                    last_attempt = attempt;
+            if let EventKind::Inserted | EventKind::Restarted { .. } = event.kind {
+                let attempt = event.attempt.map(|attempt| attempt.0);
+                if attempt <= last_attempt || attempt >= Some(self.next_attempt) {
+                    return Err(format!("an attempt id is used again: {event:?}"));
                 }
-                EventKind::DesiredAccepted { generation } => {
-                    if Some(*generation) <= last_generation {
-                        return Err(format!("a generation is used again: {event:?}"));
-                    }
-                    last_generation = Some(*generation);
+                last_attempt = attempt;
+            } else if let EventKind::DesiredAccepted { generation } = event.kind {
+                if Some(generation) <= last_generation {
+                    return Err(format!("a generation is used again: {event:?}"));
                 }
-                EventKind::Dispatched { operation, effect } => {
-                    if let Some(before) = operations.insert(*operation, (event, *effect)) {
-                        return Err(format!("dispatched twice: {before:?} and {event:?}"));
-                    }
-                }
-                _ => {}
+                last_generation = Some(generation);
+            } else if let EventKind::Dispatched { operation, .. } = event.kind
+                && let Some(before) = operations.insert(operation, event)
+            {
+                return Err(format!("dispatched twice: {before:?} and {event:?}"));
             }
         }
         Ok(())
     }
 
-    /// Returns whether a lease was to be made.
-    fn is_dispatched(&self, lease: &Lease) -> bool {
+    /// Returns whether an effect on a lease was recorded.
+    fn is_dispatched(&self, wanted: OperationKind, lease: &str) -> bool {
         self.events.iter().any(|StoredEvent { event, .. }| {
-            let create = matches!(
-                event.kind,
-                EventKind::Dispatched { effect: OperationKind::CreateLease, .. }
-            );
-            create
-                && event.attempt.is_some_and(|attempt| attempt.0 == lease.attempt)
-                && event.node.as_ref().is_some_and(|node| node.as_str() == lease.node)
+            let kind =
+                matches!(event.kind, EventKind::Dispatched { effect, .. } if effect == wanted);
+            let slot = event.node.as_ref().zip(event.attempt);
+            kind && slot
+                .is_some_and(|(node, attempt)| lease.ends_with(&format!(".{node}.{attempt}")))
         })
     }
 
