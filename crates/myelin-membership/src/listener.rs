@@ -369,6 +369,11 @@ impl Handle {
         self.shared.lock().membership.last_contact(key)
     }
 
+    /// Returns how many agents are not connected; see [`Membership::n_unconnected`].
+    pub fn n_unconnected(&self) -> usize {
+        self.shared.lock().membership.n_unconnected()
+    }
+
     /// Returns what the listener has seen.
     pub fn counters(&self) -> Counters {
         let counters = &self.shared.counters;

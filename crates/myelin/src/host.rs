@@ -136,6 +136,7 @@ pub struct Host {
     pub handle: Handle,
     /// The cluster's uid.
     pub cluster: ClusterUid,
+    membership: Membership,
     providers: Vec<Arc<dyn Provider>>,
     state: StateDir,
     executor: Executor,
@@ -417,7 +418,7 @@ impl Host {
         let parts = Parts {
             executor: Arc::new(executor.clone()),
             snapshot,
-            roster: Arc::new(membership),
+            roster: Arc::new(membership.clone()),
             outputs,
             observations,
             witness,
@@ -450,6 +451,7 @@ impl Host {
         Ok(Self {
             handle,
             cluster,
+            membership,
             providers,
             state: state.clone(),
             executor,
@@ -466,6 +468,11 @@ impl Host {
     /// A provider cannot list them.
     pub async fn leases(&self) -> Result<Vec<FoundLease>, ProviderError> {
         list_leases(&self.providers, self.cluster).await
+    }
+
+    /// Returns whether every agent is connected: those of a run that was taken up dial again within a heartbeat.
+    pub fn hears_all(&self) -> bool {
+        self.membership.n_unconnected() == 0
     }
 
     /// Stops the loop. What is leased stays so.

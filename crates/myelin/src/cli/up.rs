@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, future, path::Path, time::Duration};
 
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
-    time::{interval, sleep_until, timeout},
+    time::{interval, sleep, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -31,6 +31,9 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_mins(30);
 
 /// How often it is looked whether only a person can help.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How often it is looked whether all agents are heard.
+const HEARD_EVERY: Duration = Duration::from_millis(50);
 
 /// How many kinds of trouble are explained when nodes did not converge.
 const MAX_EXPLAINED: usize = 5;
@@ -160,7 +163,7 @@ async fn drive(
     let live = progress::is_live();
     let shown = CancellationToken::new();
     let shower = tokio::spawn(progress::show(handle.clone(), live, shown.clone()));
-    let ending = wait(handle, generation, args, signals).await;
+    let ending = wait(host, generation, args, signals).await;
     shown.cancel();
     let _ = timeout(LIST_DEADLINE, shower).await;
     match ending {
@@ -212,7 +215,8 @@ fn detached(why: &str, n: usize, commands: &Commands) -> Result<(), Failure> {
     output::print(&text)
 }
 
-async fn wait(handle: &Handle, generation: u64, args: &UpArgs, signals: &mut Signals) -> Ending {
+async fn wait(host: &Host, generation: u64, args: &UpArgs, signals: &mut Signals) -> Ending {
+    let handle = &host.handle;
     let deadline = time::deadline(args.timeout.unwrap_or(DEFAULT_TIMEOUT));
     let mut pulse = handle.pulse();
     let mut looks = interval(LOOK_EVERY);
@@ -223,7 +227,9 @@ async fn wait(handle: &Handle, generation: u64, args: &UpArgs, signals: &mut Sig
         }
         // A pulse of before may say of an earlier file that it is as wanted.
         let current = now.generation >= generation;
-        if args.until_converged && now.converged && current && !now.leaving {
+        let converged = args.until_converged && now.converged && current && !now.leaving;
+        // What an earlier `up` has left as ready may have died since.
+        if converged && host.hears_all() {
             return Ending::Converged;
         }
         tokio::select! {
@@ -232,6 +238,7 @@ async fn wait(handle: &Handle, generation: u64, args: &UpArgs, signals: &mut Sig
                 return Ending::Broken;
             },
             () = sleep_until(deadline), if args.until_converged => return Ending::TimedOut,
+            () = sleep(HEARD_EVERY), if converged => {}
             _ = looks.tick(), if args.until_converged => {
                 if handle.is_stuck().await.unwrap_or(false) {
                     return Ending::Stuck;
