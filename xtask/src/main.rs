@@ -3,10 +3,11 @@
 //! `cargo xtask ci` is what a change must pass; the other commands are its parts, to be run alone while working.
 //! Each is a module with one entry point; nothing here is part of the product.
 //!
-//! Reading order: [`ci`], [`layers`], [`tidy`], [`mod@bench`].
+//! Reading order: [`ci`], [`layers`], [`tidy`], [`mod@bench`], [`crash`].
 
 mod bench;
 mod ci;
+mod crash;
 mod layers;
 mod tidy;
 
@@ -39,6 +40,8 @@ enum Command {
         #[arg(long)]
         write: bool,
     },
+    /// Kill `myelin up` at every moment, restart it, and check what is there.
+    Crash(crash::Args),
     /// Check the text of sources, manifests and pages.
     Tidy,
 }
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Ci { full } => ci::run(full),
         Command::Bench { write } => bench::run(write),
+        Command::Crash(args) => crash::run(args),
         Command::Layers => layers::run(),
         Command::Tidy => tidy::run(),
     };

@@ -170,6 +170,21 @@ fn an_expected_agent_is_silent_from_our_own_start_on() {
 }
 
 #[test]
+fn an_expected_agent_is_unconnected_until_it_joins_and_a_lost_one_again() {
+    let mut membership = Membership::new(JoinSecret::new([1; 32]), Timing::default());
+    let mut unconnected = |step| {
+        apply(&mut membership, step, SystemTime::UNIX_EPOCH);
+        membership.n_unheard()
+    };
+    assert_eq!(unconnected(Step::Expect(A, 1)), 1);
+    assert_eq!(unconnected(Step::Expect(B, 2)), 2);
+    assert_eq!(unconnected(Step::Join(A, 1)), 1);
+    assert_eq!(unconnected(Step::Retire(2)), 0);
+    assert_eq!(unconnected(Step::Join(B, 3)), 0);
+    assert_eq!(unconnected(Step::Disconnect(3, 2)), 1);
+}
+
+#[test]
 fn a_retired_attempt_and_its_predecessors_are_gone() {
     assert_snapshot!(check(&[
         (1, Step::Join(A, 1)),

@@ -35,6 +35,8 @@ use rustix::process::{Resource, getrlimit};
 use tokio::{sync::mpsc::unbounded_channel, task::JoinHandle, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+#[cfg(debug_assertions)]
+use crate::crash;
 use crate::{
     control,
     file::AgentSettings,
@@ -170,7 +172,7 @@ pub fn providers_for_cleanup(state: &StateDir) -> Result<Vec<Arc<dyn Provider>>,
     let outputs = Outputs::new(Clock::runtime(), observations);
     let join = JoinSource { address: "127.0.0.1:9".to_owned(), secret: JoinSecret::new(random()?) };
     let options = ProcessOptions::new(state.leases(), agent_command()?, join);
-    Ok(vec![Arc::new(ProcessProvider::new(options, Arc::new(outputs))?)])
+    Ok(vec![provider(Arc::new(ProcessProvider::new(options, Arc::new(outputs))?))])
 }
 
 /// Lists every lease of a cluster.
@@ -213,7 +215,27 @@ fn witness(state: &ClusterState) -> Box<dyn Witness> {
 }
 
 fn store_options() -> StoreOptions {
-    StoreOptions::default()
+    StoreOptions {
+        #[cfg(debug_assertions)]
+        after_commit: crash::after_write(),
+        ..StoreOptions::default()
+    }
+}
+
+/// Returns a provider as the loop uses it.
+fn provider(process: Arc<ProcessProvider>) -> Arc<dyn Provider> {
+    #[cfg(debug_assertions)]
+    return Arc::new(crash::Mortal::<dyn Provider>(process));
+    #[cfg(not(debug_assertions))]
+    return process;
+}
+
+/// Returns a bootstrap as the loop uses it.
+fn bootstrap(process: Arc<ProcessProvider>) -> Arc<dyn Bootstrap> {
+    #[cfg(debug_assertions)]
+    return Arc::new(crash::Mortal::<dyn Bootstrap>(process));
+    #[cfg(not(debug_assertions))]
+    return process;
 }
 
 /// Returns where to listen. Agents that run dial where they were told to, so that is where it stays while there are any.
@@ -419,8 +441,7 @@ impl Host {
         let join = JoinSource { address: listen.to_string(), secret };
         let process = ProcessOptions::new(state.leases(), agent_command()?, join);
         let process = Arc::new(ProcessProvider::new(process, Arc::new(outputs.clone()))?);
-        let bootstrap: Arc<dyn Bootstrap> = process.clone();
-        let provider: Arc<dyn Provider> = process.clone();
+        let (provider, bootstrap) = (provider(process.clone()), bootstrap(process.clone()));
         let providers = vec![Arc::clone(&provider)];
         inventory::check(&providers, &clock, &View::of(cluster, run, &loaded.state)).await?;
         let unheard = |error: ProviderError| Error::Listing {

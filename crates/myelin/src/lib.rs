@@ -13,6 +13,8 @@
 
 pub mod cli;
 pub mod control;
+#[cfg(debug_assertions)]
+mod crash;
 pub mod file;
 mod hangup;
 pub mod host;

@@ -1,0 +1,130 @@
+//! Every moment: scenarios that are killed after each durable write, and before and after each call of a provider.
+
+use std::{collections::BTreeMap, env, fmt::Write as _, time::Instant};
+
+use super::{
+    Tally,
+    life::{Desired, Ended, Life, Moment},
+    setting, truth,
+};
+
+/// Every how many moments are tried among all other tests.
+const EVERY: u64 = 3;
+
+/// No scenario has so many moments of a kind.
+const MANY: u64 = 1000;
+
+/// Something done to a cluster.
+struct Scenario {
+    name: &'static str,
+    /// What is there before.
+    before: Option<Desired>,
+    /// What is then wanted; nothing for `down`.
+    after: Option<Desired>,
+}
+
+impl Scenario {
+    /// Does it, killed at a moment; does it again, not killed; and checks what is there. Returns whether the moment came.
+    ///
+    /// No lease that fits is given up for a crash, and no agent that was ready is started anew.
+    fn run(&self, moment: Moment, tally: &Tally) -> bool {
+        let mut life = Life::new(tally);
+        let mut ready = BTreeMap::new();
+        if let Some(before) = &self.before {
+            life.up(before, None);
+            life.check_whole(before);
+            ready = self.kept(&life);
+        }
+        let ended = self.step(&mut life, Some(moment));
+        let mut leased = BTreeMap::new();
+        if ended == Ended::Killed {
+            leased = self.kept(&life);
+            self.step(&mut life, None);
+        }
+        if let Some(after) = &self.after {
+            life.check_whole(after);
+        }
+        let kept = self.kept(&life);
+        if !ready.iter().all(|(name, agent)| kept.get(name) == Some(agent)) {
+            life.fail(&format!("ready were {ready:?}, kept {kept:?}"));
+        }
+        if !leased.keys().all(|name| kept.contains_key(name)) {
+            life.fail(&format!("leased were {leased:?}, kept {kept:?}"));
+        }
+        life.end();
+        ended == Ended::Killed
+    }
+
+    fn step(&self, life: &mut Life<'_>, moment: Option<Moment>) -> Ended {
+        match &self.after {
+            Some(after) => life.up(after, moment),
+            None => life.down(moment),
+        }
+    }
+
+    fn kept(&self, life: &Life<'_>) -> BTreeMap<String, Vec<i32>> {
+        self.after.as_ref().map(|after| truth::kept(&life.site, after)).unwrap_or_default()
+    }
+
+    /// Tries its moments, or the one that was asked for.
+    fn check(&self) {
+        let (tally, start, every) =
+            (Tally::default(), Instant::now(), setting("CRASH_EVERY", EVERY));
+        if let Ok(point) = env::var("CRASH_POINT") {
+            let (name, moment) = point.split_once('/').unwrap();
+            if name == self.name {
+                self.reaches(moment.parse().unwrap(), &tally);
+                tally.tell(&point, "", start.elapsed());
+            }
+            return;
+        }
+        let mut more = String::new();
+        for (kind, first) in [
+            (Moment::Write as fn(u64) -> Moment, 1),
+            (Moment::Call, 2.min(every)),
+            (Moment::CallBefore, 3.min(every)),
+        ] {
+            let end =
+                (0..MANY).map(|n| first + n * every).find(|k| !self.reaches(kind(*k), &tally));
+            let end = kind(end.unwrap());
+            write!(more, " <{end}").unwrap();
+        }
+        let what = format!("{}, every {every} of", self.name);
+        tally.tell(&what, &format!(" moments{more}"), start.elapsed());
+    }
+
+    /// Tries a moment. Returns whether it came.
+    fn reaches(&self, moment: Moment, tally: &Tally) -> bool {
+        let replay = format!("--point {}/{moment}", self.name);
+        tally.attempt(&replay, || self.run(moment, tally)).unwrap_or(true)
+    }
+}
+
+/// Nothing is lost by silence here, however busy the machine is.
+const fn workers(count: u32, image: char) -> Desired {
+    Desired { lost_after: 60_000, ..Desired::new(count, image) }
+}
+
+const THREE: Desired = workers(3, 'a');
+
+#[test]
+fn a_scale_up_from_nothing_is_killed_anywhere() {
+    Scenario { name: "scale-up", before: None, after: Some(THREE) }.check();
+}
+
+#[test]
+fn a_replacement_is_killed_anywhere() {
+    let after = workers(3, 'b');
+    Scenario { name: "replacement", before: Some(THREE), after: Some(after) }.check();
+}
+
+#[test]
+fn a_scale_down_is_killed_anywhere() {
+    let after = workers(1, 'a');
+    Scenario { name: "scale-down", before: Some(THREE), after: Some(after) }.check();
+}
+
+#[test]
+fn a_down_is_killed_anywhere() {
+    Scenario { name: "down", before: Some(THREE), after: None }.check();
+}
