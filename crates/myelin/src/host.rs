@@ -226,6 +226,26 @@ fn dialled(asked: Option<SocketAddr>, loaded: &Loaded) -> Result<SocketAddr, Err
     }
 }
 
+/// Returns how agents are listened to.
+fn listening(
+    address: SocketAddr,
+    secret: JoinSecret,
+    agent: &AgentSettings,
+    clock: &Clock,
+) -> ListenerOptions {
+    let mut listen = ListenerOptions::new(address, secret);
+    listen.timing = Timing { heartbeat_every: agent.heartbeat, silent_after: agent.silent_after };
+    // A connection that says nothing for longer than silence is of no use.
+    let longest = agent.silent_after.saturating_mul(2);
+    listen.read_deadline = listen.read_deadline.max(longest);
+    let (max_connections, max_unjoined) = places(open_files());
+    listen.max_connections = listen.max_connections.min(max_connections);
+    listen.max_unjoined = listen.max_unjoined.min(max_unjoined);
+    let clock = clock.clone();
+    listen.clock = myelin_membership::Clock::new(move || clock.now());
+    listen
+}
+
 fn random<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(Error::Random)?;
@@ -394,19 +414,7 @@ impl Host {
         let tasks = TaskTracker::new();
 
         let address = dialled(options.listen, &loaded)?;
-        let mut listen = ListenerOptions::new(address, secret.clone());
-        listen.timing = Timing {
-            heartbeat_every: options.agent.heartbeat,
-            silent_after: options.agent.silent_after,
-        };
-        // A connection that says nothing for longer than silence is of no use.
-        let longest = options.agent.silent_after.saturating_mul(2);
-        listen.read_deadline = listen.read_deadline.max(longest);
-        let (max_connections, max_unjoined) = places(open_files());
-        listen.max_connections = listen.max_connections.min(max_connections);
-        listen.max_unjoined = listen.max_unjoined.min(max_unjoined);
-        let membership_clock = clock.clone();
-        listen.clock = myelin_membership::Clock::new(move || membership_clock.now());
+        let listen = listening(address, secret.clone(), &options.agent, &clock);
         let (listener, membership) = Listener::bind(listen, sender.clone()).await?;
         let listen = membership.address();
         if loaded.settings.address != Some(listen) {

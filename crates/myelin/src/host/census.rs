@@ -139,8 +139,11 @@ impl Idle {
         let collected = handle.collect(person).await;
         drop(task);
         records.write(None).await?;
-        let collected = collected.expect("it is shut down only here");
-        Ok(CensusView::after(cluster, &collected))
+        match collected {
+            Ok(collected) => Ok(CensusView::after(cluster, &collected)),
+            // It ended by itself, which only a defect can do. What there is now is said all the same.
+            Err(myelin_inventory::Error::Closed) => self.census().await,
+        }
     }
 
     /// Takes who answers for a provider now as the right one. Returns whether it was another one before.

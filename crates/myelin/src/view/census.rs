@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use jiff::Timestamp;
 use myelin_executor::FoundLease;
 use myelin_inventory::{Account, Census, Collected, Entry, Fate, Missing, Snapshot, Taking};
-use myelin_shape::ProviderKind;
+use myelin_shape::{ClusterUid, ProviderKind};
 use myelin_state::Price;
 use serde::{Deserialize, Serialize};
 
@@ -154,7 +154,7 @@ impl From<&Census> for InventoryView {
 
 impl CensusView {
     /// Returns a census of what the state of the run knows.
-    pub(crate) fn of(cluster: impl ToString, census: &Census) -> Self {
+    pub(crate) fn of(cluster: ClusterUid, census: &Census) -> Self {
         let leases = census.entries.iter().map(entry).collect();
         let view = Self {
             at: census.at.map(stamp),
@@ -171,7 +171,7 @@ impl CensusView {
     }
 
     /// Returns a census after a collection.
-    pub(crate) fn after(cluster: impl ToString, collected: &Collected) -> Self {
+    pub(crate) fn after(cluster: ClusterUid, collected: &Collected) -> Self {
         let taken = collected.taken.iter().map(|taking| outcome(taking, None));
         let failed = collected.failed.iter().map(|(taking, why)| outcome(taking, Some(why)));
         let view = Self::of(cluster, &collected.census);
@@ -181,7 +181,7 @@ impl CensusView {
 
     /// Returns a census where no state can be read: everything stays.
     pub(crate) fn unread(
-        cluster: impl ToString,
+        cluster: ClusterUid,
         at: std::time::SystemTime,
         found: &[(ProviderKind, FoundLease)],
         doubt: String,

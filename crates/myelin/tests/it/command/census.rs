@@ -102,13 +102,17 @@ fn a_provider_that_lists_nothing_is_held_and_status_says_so() {
     let leases = site.leases();
     let leases: Vec<_> =
         leases.iter().map(|it| (site.state().join("leases").join(it), away.join(it))).collect();
-    leases.iter().for_each(|(here, away)| fs::rename(here, away).unwrap());
+    for (here, away) in &leases {
+        fs::rename(here, away).unwrap();
+    }
     let held = site.fails(1, &["census", "--fresh"]);
     assert!(held.contains("process does not list 2 of the 2 leases it should"), "{held}");
     let status = site.ok(&["status"]);
     assert!(status.contains("nothing it lists is acted on since "), "{status}");
     assert_eq!(site.events("provider_held").len(), 1);
-    leases.iter().for_each(|(here, away)| fs::rename(away, here).unwrap());
+    for (here, away) in &leases {
+        fs::rename(away, here).unwrap();
+    }
     assert_eq!(census(&site, &["--fresh"]).counts["owned"], 2);
     assert_eq!(site.events("provider_released").len(), 1);
     detach(up);
