@@ -369,6 +369,11 @@ impl Handle {
         self.shared.lock().membership.last_contact(key)
     }
 
+    /// Returns how many agents of attempts that are not over have no connection; see [`Membership::n_unheard`].
+    pub fn n_unheard(&self) -> usize {
+        self.shared.lock().membership.n_unheard()
+    }
+
     /// Returns what the listener has seen.
     pub fn counters(&self) -> Counters {
         let counters = &self.shared.counters;

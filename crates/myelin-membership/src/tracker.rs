@@ -231,6 +231,11 @@ impl Membership {
         self.agents.get(key).map(|agent| agent.last_contact)
     }
 
+    /// Returns how many agents of attempts that are not over have no connection.
+    pub fn n_unheard(&self) -> usize {
+        self.agents.values().filter(|agent| agent.connection.is_none()).count()
+    }
+
     /// Takes what was learned since the last call, in order.
     pub fn take_observations(&mut self) -> impl Iterator<Item = NodeObservation> + use<> {
         std::mem::take(&mut self.observations).into_iter()

@@ -141,14 +141,15 @@ pub struct Host {
     pub inventory: myelin_inventory::Handle,
     /// The cluster's uid.
     pub cluster: ClusterUid,
-    /// The number of the last event before this loop.
-    pub events_before: u64,
+    /// The last event of before it was taken up; 0 if there is none.
+    pub last_event: u64,
+    membership: Membership,
     providers: Vec<Arc<dyn Provider>>,
     state: StateDir,
     executor: Executor,
-    /// Ends before everything it hears of: that we leave is no news about agents.
+    /// Ends the loop itself, which ends first.
+    leave: CancellationToken,
     service: JoinHandle<()>,
-    service_ends: CancellationToken,
     shutdown: CancellationToken,
     tasks: TaskTracker,
     _socket: SocketPlace,
@@ -443,17 +444,17 @@ impl Host {
             let executor = executor.clone();
             SnapshotSource::new(move || executor.snapshot())
         };
+        // What was under way is interrupted by the taking up, which the witness has to see.
+        let witness = cfg!(debug_assertions).then(|| witness(&loaded.state));
         let policies = loaded.desired.iter().map(|desired| &desired.retry).chain([&options.retry]);
         let rules = inventory::rules(policies, &options.agent);
         let counting = inventory::options(cluster, clock.clone(), rules, &loaded.settings);
-        // It follows the history from what is recorded on, with what was under way then.
-        let witness = cfg!(debug_assertions).then(|| witness(&loaded.state));
-        let events_before = loaded.events_last;
         let before = before(&*store, loaded, clock.now()).await?;
+        let last_event = before.events.last().map_or(0, |event| event.seq);
         let parts = Parts {
             executor: Arc::new(executor.clone()),
             snapshot,
-            roster: Arc::new(membership),
+            roster: Arc::new(membership.clone()),
             outputs,
             observations,
             witness,
@@ -485,8 +486,8 @@ impl Host {
             listen,
         })?;
         tasks.spawn(listener.run(shutdown.clone()));
-        let service_ends = CancellationToken::new();
-        let service = tasks.spawn(service.run(service_ends.clone()));
+        let leave = CancellationToken::new();
+        let service = tasks.spawn(service.run(leave.clone()));
         tasks.spawn(sweeps.run(shutdown.clone()));
         tasks.spawn(server.run(shutdown.clone()));
         tasks.close();
@@ -494,16 +495,23 @@ impl Host {
             handle,
             inventory,
             cluster,
-            events_before,
+            last_event,
+            membership,
             providers,
             state: state.clone(),
             executor,
+            leave,
             service,
-            service_ends,
             shutdown,
             tasks,
             _socket: socket,
         })
+    }
+
+    /// Returns whether every agent is connected. Those of a run that is taken up count as ready until they were waited
+    /// for in vain.
+    pub fn hears_all(&self) -> bool {
+        self.membership.n_unheard() == 0
     }
 
     /// Lists every lease of this cluster, by the providers' own word.
@@ -518,7 +526,8 @@ impl Host {
     /// Stops the loop. What is leased stays so.
     pub async fn stop(self) {
         self.state.remove_run_file();
-        self.service_ends.cancel();
+        // A loop that still listened would take the agents we hang up on for silent, and durably so.
+        self.leave.cancel();
         let service = timeout(STOP_PATIENCE, self.service).await;
         self.shutdown.cancel();
         let ended = timeout(STOP_PATIENCE, self.tasks.wait()).await;

@@ -195,7 +195,9 @@ async fn a_retired_attempt_is_disconnected_and_refused() {
 async fn an_expected_agent_that_never_comes_is_silent_since_our_start() {
     let start = SystemTime::now();
     let mut world = World::new(quick()).await;
+    assert_eq!(world.handle.n_unheard(), 0);
     world.handle.expect(&key(1), &AgentKey::new([1; 16]).swactor());
+    assert_eq!(world.handle.n_unheard(), 1);
     let NodeEvent::Silent { last_contact, .. } = world.event().await else {
         panic!("nobody came");
     };
@@ -203,6 +205,9 @@ async fn an_expected_agent_that_never_comes_is_silent_since_our_start() {
     let mut other = world.peer().await;
     other.send(&join(2, 1)).await;
     assert_eq!(other.refusal().await, RefusedReason::OtherAgent {});
+    assert_eq!(world.handle.n_unheard(), 1, "another agent is none");
+    let _peer = world.joined(1, 1).await;
+    assert_eq!(world.handle.n_unheard(), 0);
 }
 
 #[tokio::test]

@@ -69,7 +69,7 @@ pub(super) struct OutputArgs {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Make the cluster a file declares, and keep it so until interrupted
+    /// Make the cluster a file declares, and keep it so until interrupted; the machines stay
     Up(UpArgs),
     /// Show what a file would do, touching nothing
     Plan(PlanArgs),
@@ -95,7 +95,7 @@ pub(super) enum Command {
     Pause,
     /// Start effects again
     Resume,
-    /// Remove every machine of the run
+    /// Remove every machine of the run, with or without a running `up`
     Down(DownArgs),
     /// List what exists and what it costs, and give back what is nobody's
     Census(CensusArgs),

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use myelin_membership::ListenerError;
 use myelin_store::StoreError;
 
 use crate::{control, file::FileErrors, host, printable::printable, runtime, state_dir};
@@ -80,7 +81,10 @@ impl From<host::Error> for Failure {
     fn from(error: host::Error) -> Self {
         let hint = match error {
             host::Error::State(error) => return error.into(),
-            host::Error::Listener(_) => {
+            host::Error::Listener(ListenerError::NotLoopback(_)) => {
+                "--listen 127.0.0.1:0 takes any free port"
+            }
+            host::Error::Listener(ListenerError::Bind { .. }) => {
                 "agents dial the address of the run: end what holds it; before there are nodes, --listen 127.0.0.1:0 takes any free port"
             }
             host::Error::Store(ref error) => store_hint(error),

@@ -48,9 +48,10 @@ pub(super) fn is_live() -> bool {
     !dumb && io::stdout().is_terminal() && io::stderr().is_terminal()
 }
 
-/// Shows progress after an event until `done`, then what has happened last, and clears what was only for the moment.
-pub(super) async fn show(handle: Handle, live: bool, after: u64, done: CancellationToken) {
-    let mut teller = Teller::new(handle.clone(), live, after);
+/// Shows progress until `done`, then what has happened last, and clears what was only for the moment. Events up to
+/// `last` are an old story.
+pub(super) async fn show(handle: Handle, live: bool, last: u64, done: CancellationToken) {
+    let mut teller = Teller::new(handle.clone(), live, last);
     let view = live.then(|| LiveView::new(handle.clone()));
     let mut pulse = handle.pulse();
     loop {

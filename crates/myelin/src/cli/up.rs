@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, future, path::Path, time::Duration};
 
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
-    time::{interval, sleep_until, timeout},
+    time::{interval, sleep, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -12,7 +12,7 @@ use crate::{
     control::Source,
     file::ClusterFile,
     host::{self, Host, Opened},
-    runtime::{self, Handle},
+    runtime::{self, Applied, Handle},
     state_dir::StateDir,
 };
 
@@ -31,6 +31,9 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_mins(30);
 
 /// How often it is looked whether only a person can help.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How often it is looked whether all agents are heard, once that is all that is waited for.
+const LISTEN_EVERY: Duration = Duration::from_millis(50);
 
 /// How many kinds of trouble are explained when nodes did not converge.
 const MAX_EXPLAINED: usize = 5;
@@ -148,12 +151,11 @@ async fn drive(
     commands: &Commands,
 ) -> Outcome {
     let handle = &host.handle;
-    let generation = want(handle, file, args.yes).await?;
+    let generation = want(handle, file, args.yes).await?.generation;
     let live = progress::is_live();
     let shown = CancellationToken::new();
-    let shower =
-        tokio::spawn(progress::show(handle.clone(), live, host.events_before, shown.clone()));
-    let ending = wait(handle, generation, args, signals).await;
+    let shower = tokio::spawn(progress::show(handle.clone(), live, host.last_event, shown.clone()));
+    let ending = wait(host, args, generation, signals).await;
     shown.cancel();
     let _ = timeout(LIST_DEADLINE, shower).await;
     match ending {
@@ -173,38 +175,44 @@ async fn drive(
         Ending::Broken => Err(left_behind(host, "the loop has ended by itself", commands).await),
         Ending::Signal(why) => {
             let n = handle.pulse().borrow().n_nodes;
-            detached(why, n, commands)?;
+            detached(why, n, commands);
             Ok(u8::from(args.until_converged))
         }
     }
 }
 
-/// Makes the file the desired state, and returns its generation. A run that is taken up may have ready nodes that another file takes.
-async fn want(handle: &Handle, file: ClusterFile, yes: bool) -> Result<u64, Failure> {
+/// Makes the file the desired state. A run that is taken up may have ready nodes that another file takes.
+async fn want(handle: &Handle, file: ClusterFile, yes: bool) -> Result<Applied, Failure> {
     let applied = handle.apply(file.clone(), None, yes).await;
     let Err(runtime::Error::TakesReady(plan)) = applied else {
-        return Ok(applied?.generation);
+        return Ok(applied?);
     };
     output::print(&plan::plan_text(&plan, Style::stdout()))?;
     ask::confirm("Do this?")?;
-    Ok(handle.apply(file, None, true).await?.generation)
+    Ok(handle.apply(file, None, true).await?)
 }
 
 /// Says what goes on without us.
-fn detached(why: &str, n: usize, commands: &Commands) -> Result<(), Failure> {
+fn detached(why: &str, n: usize, commands: &Commands) {
     let Commands { up, down } = commands;
     let text = match n {
         0 => format!("{why}: nothing is leased\n"),
-        n => format!(
-            "{why}: {} stay and go on; nothing is repaired until the run is taken up again with\n\n    {up}\n\n\
-             remove them with\n\n    {down}\n",
-            machines(n)
-        ),
+        n => {
+            let (stay, them) =
+                if n == 1 { ("stays and goes on", "it") } else { ("stay and go on", "them") };
+            format!(
+                "{why}: {} {stay}; nothing is repaired until the run is taken up again with\n\n    {up}\n\n\
+                 remove {them} with\n\n    {down}\n",
+                machines(n)
+            )
+        }
     };
-    output::print(&text)
+    // A terminal that was closed reads nothing any more, which is how we got here.
+    let _ = output::print(&text);
 }
 
-async fn wait(handle: &Handle, generation: u64, args: &UpArgs, signals: &mut Signals) -> Ending {
+async fn wait(host: &Host, args: &UpArgs, generation: u64, signals: &mut Signals) -> Ending {
+    let handle = &host.handle;
     let deadline = time::deadline(args.timeout.unwrap_or(DEFAULT_TIMEOUT));
     let mut pulse = handle.pulse();
     let mut looks = interval(LOOK_EVERY);
@@ -213,9 +221,9 @@ async fn wait(handle: &Handle, generation: u64, args: &UpArgs, signals: &mut Sig
         if now.leaving && now.n_nodes == 0 {
             return Ending::TakenDown;
         }
-        // What a run that is taken up had converged on before is no news.
-        let current = now.generation >= generation;
-        if args.until_converged && current && now.converged && !now.leaving {
+        // A run that was taken up had converged before, with another file and with agents that may have ended since.
+        let may_be = now.converged && now.generation >= generation && !now.leaving;
+        if args.until_converged && may_be && host.hears_all() {
             return Ending::Converged;
         }
         tokio::select! {
@@ -223,6 +231,7 @@ async fn wait(handle: &Handle, generation: u64, args: &UpArgs, signals: &mut Sig
             changed = pulse.changed() => if changed.is_err() {
                 return Ending::Broken;
             },
+            () = sleep(LISTEN_EVERY), if args.until_converged && may_be => {}
             () = sleep_until(deadline), if args.until_converged => return Ending::TimedOut,
             _ = looks.tick(), if args.until_converged => {
                 if handle.is_stuck().await.unwrap_or(false) {

@@ -45,6 +45,8 @@ pub(super) struct Core {
     /// When what is shown was recorded, where the driver is not run.
     pub(super) as_of: Option<SystemTime>,
     acted_generation: u64,
+    /// What happened while the store took nothing. Folded later, so that what is stored is always a settled state.
+    held: Vec<Event>,
     pub(super) ports: Ports,
     pub(super) outbox: Outbox,
     ring: EventRing,
@@ -65,6 +67,7 @@ impl Core {
             ports,
             outbox: Outbox::default(),
             acted_generation,
+            held: Vec::new(),
             wake_at: None,
         }
     }
@@ -95,12 +98,24 @@ impl Core {
 
     /// Takes an event; what follows from it is done by [`settle`](Self::settle).
     pub(super) fn fold(&mut self, event: Event) {
-        self.driver.fold(self.now(), event);
+        if self.outbox.trouble().is_none() {
+            self.driver.fold(self.now(), event);
+        } else if !matches!(event, Event::Wake | Event::Tick) {
+            self.held.push(event);
+        }
+    }
+
+    /// Folds what was held back, before anything is decided without it.
+    fn catch_up(&mut self) {
+        for event in mem::take(&mut self.held) {
+            self.fold(event);
+        }
+        self.fold(Event::Tick);
     }
 
     /// Runs the driver, makes durable what it did, and does its duties. Returns the shapes it refused.
     ///
-    /// While the store takes nothing the driver does not run: what was learned is folded, and nothing is done.
+    /// While the store takes nothing the driver stands still: what is learned waits, and nothing is done.
     pub(super) async fn settle(&mut self) -> Vec<DesiredError> {
         let mut refused = Vec::new();
         loop {
@@ -117,6 +132,9 @@ impl Core {
             };
             for event in events {
                 self.tell(event);
+            }
+            if was_in_trouble {
+                self.catch_up();
             }
             // A refused effect is folded as its failure, which delays the next one: this ends.
             if self.perform(duties) && !was_in_trouble {

@@ -29,9 +29,7 @@ fn scaling_creates_and_removes_exactly_the_right_slots() {
     site.until_converged();
     assert_eq!(site.attempts(), three[..2]);
     assert_eq!(site.leases().len(), 2);
-    up.signal(rustix::process::Signal::TERM);
-    assert_eq!(up.end().0, Some(0));
-    site.nothing_is_left();
+    site.take_down(up);
 }
 
 #[test]

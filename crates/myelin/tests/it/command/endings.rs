@@ -1,13 +1,18 @@
 //! How `up` ends, and what it leaves.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, process::Stdio, time::Instant};
+use std::{
+    fs::{self, File},
+    os::unix::fs::PermissionsExt as _,
+    process::Stdio,
+    time::Instant,
+};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::site::{Site, until, wait, workers};
 
 #[test]
-fn leaving_by_any_signal_removes_the_machines_and_says_so() {
+fn leaving_by_any_signal_leaves_the_machines_and_says_how_to_go_on() {
     let signals = [
         (Signal::INT, "interrupted"),
         (Signal::TERM, "asked to end"),
@@ -17,75 +22,112 @@ fn leaving_by_any_signal_removes_the_machines_and_says_so() {
         let site = Site::new();
         let up = site.up(&workers(2, ""));
         site.until_converged();
+        let agents = site.all_agents();
         up.signal(signal);
         let (code, log) = up.end();
         assert_eq!(code, Some(0), "{log}");
-        assert!(log.contains(&format!("{why}: removing 2 machines")), "{log}");
-        assert!(log.contains(&format!("{why}: all machines are removed")), "{log}");
+        assert!(log.contains(&format!("{why}: 2 machines stay and go on; ")), "{log}");
+        let file = site.write("cluster.yaml", &workers(2, ""));
+        let up = format!("\n    myelin up {}\n", file.display());
+        let down = format!("\n    myelin down --state-dir {}\n", site.state().display());
+        assert!(log.contains(up.trim_end()) && log.contains(&down), "{log}");
+        assert_eq!((site.all_agents(), agents.len()), (agents, 2), "they go on");
+        assert!(site.run_file().is_none(), "nobody says that a loop is there");
+        assert_eq!(site.ok(&["down", "--yes"]), "removed 2 machines; nothing is left\n");
         site.nothing_is_left();
         assert_eq!(site.ok(&["down", "--yes"]), "nothing is left to remove\n");
     }
 }
 
 #[test]
-fn a_second_interrupt_leaves_at_once_and_names_what_is_left() {
+fn leaving_before_it_has_converged_is_told_by_the_status_where_that_was_asked_for() {
     let site = Site::new();
-    let stubborn = "trap '' TERM; while :; do sleep 0.2; done";
-    let up = site.up(&workers(1, &format!(", boot: {{start_swactor_command: \"{stubborn}\"}}")));
-    until("it boots", || (site.nodes()[0].state == "booting").then_some(()));
-    up.signal(Signal::INT);
-    until("it removes", || up.log().contains("removing 1 machine").then_some(()));
-    let asked = Instant::now();
-    up.signal(Signal::INT);
-    let (code, log) = up.end();
-    assert_eq!(code, Some(1), "{log}");
-    assert!(asked.elapsed().as_secs() < 30);
-    assert!(log.contains("error: left at once: 1 machine is left"), "{log}");
-    assert!(log.contains("1.worker-0.0"), "it is named: {log}");
-    assert!(log.contains("hint: remove it with `myelin down --state-dir "), "{log}");
+    let never = workers(1, ", boot: {start_swactor_command: sleep 1000}");
+    let file = site.write("never.yaml", &never);
+    let log = site.write("log", "");
+    let mut command = site.command();
+    let command = command.args(["up", file.to_str().unwrap(), "--until-converged"]);
+    let mut up = command.stdout(File::create(&log).unwrap()).spawn().unwrap();
+    until("it boots", || (!site.leases().is_empty()).then_some(()));
+    kill_process(Pid::from_child(&up), Signal::INT).unwrap();
+    assert_eq!(wait(&mut up, "up").code(), Some(1));
+    let log = fs::read_to_string(log).unwrap();
+    assert!(log.contains("interrupted: 1 machine stays and goes on; "), "{log}");
+    assert_eq!(site.leases().len(), 1);
     site.ok(&["down", "--yes"]);
     site.nothing_is_left();
 }
 
 #[test]
-fn a_new_up_after_a_sigkill_leaves_the_strangers_alone_and_down_removes_both() {
+fn a_bootstrap_goes_on_without_a_loop_and_down_ends_it_alone() {
     let site = Site::new();
-    let up = site.up(&workers(2, ""));
-    site.until_converged();
-    up.signal(Signal::KILL);
-    up.end();
-    let strangers = site.leases();
-    assert_eq!(strangers.len(), 2);
-    let gone = site.fails(1, &["status"]);
-    assert!(gone.contains("no `myelin up` is running"), "{gone}");
-
-    let up = site.up(&workers(2, ""));
-    site.until_converged();
-    let log = up.log();
-    assert!(log.contains("2 machines of an earlier `up` are still there"), "{log}");
-    let leases = site.leases();
-    assert_eq!(leases.len(), 4);
-    let ours: Vec<_> = site.nodes().into_iter().filter_map(|node| node.lease).collect();
-    assert!(ours.iter().all(|lease| !strangers.contains(lease)));
-    let told = site.ok(&["down", "--yes"]);
-    assert_eq!(told, "removed 4 machines; nothing is left\n");
-    assert_eq!(up.end().0, Some(0));
+    let stubborn = "trap '' TERM; while :; do sleep 0.2; done";
+    let file = workers(1, &format!(", boot: {{start_swactor_command: \"{stubborn}\"}}"));
+    let up = site.up(&file);
+    let boots = || (site.nodes()[0].state == "booting").then_some(());
+    until("it boots", boots);
+    let shells = || -> Vec<_> {
+        let all = site.processes().into_iter();
+        all.filter(|(_, it)| it.contains("trap")).map(|(pid, _)| pid).collect()
+    };
+    until("its shell runs", || (!shells().is_empty()).then_some(()));
+    let (before, asked) = (shells(), Instant::now());
+    Site::leave(up);
+    assert!(asked.elapsed().as_secs() < 30, "nothing is waited for");
+    assert_eq!(shells(), before);
+    let up = site.up(&file);
+    until("it boots still", boots);
+    assert_eq!((shells(), site.attempts()), (before, vec![("worker-0".to_owned(), 0)]));
+    Site::leave(up);
+    assert_eq!(site.ok(&["down", "--yes"]), "removed 1 machine; nothing is left\n");
     site.nothing_is_left();
 }
 
 #[test]
-fn down_leaves_other_state_directories_alone() {
+fn two_directories_of_one_run_never_touch_each_others_machines() {
     let (one, other) = (Site::new(), Site::new());
-    for site in [&one, &other] {
-        let file = site.write("cluster.yaml", &workers(1, ""));
-        site.ok(&["up", file.to_str().unwrap(), "--until-converged"]);
-    }
+    let other_up = other.up(&workers(2, ""));
+    other.until_converged();
+    let theirs = || (other.all_agents(), other.leases(), other.attempts());
+    let before = theirs();
+    let file = one.write("cluster.yaml", &workers(3, ""));
+    let up = ["up", file.to_str().unwrap(), "--until-converged"];
+    one.ok(&up);
+    let cluster = |site: &Site| site.leases()[0].split('.').next().unwrap().to_owned();
+    assert_ne!(cluster(&one), cluster(&other), "one number, two clusters");
+    assert_eq!(theirs(), before);
+    one.write("cluster.yaml", &workers(1, ""));
+    one.ok(&[&up[..], &["--yes"]].concat());
+    assert_eq!((one.leases().len(), theirs()), (1, before.clone()));
+    let killed = one.up(&workers(2, ""));
+    killed.signal(Signal::KILL);
+    killed.end();
     one.ok(&["down", "--yes"]);
     one.nothing_is_left();
-    assert_eq!(other.leases().len(), 1);
-    assert_eq!(other.agents("worker-0").len(), 1);
-    other.ok(&["down", "--yes"]);
-    other.nothing_is_left();
+    assert_eq!(theirs(), before);
+
+    // Nor does it matter who is there when the other begins anew.
+    let up = one.up(&workers(1, ""));
+    one.until_converged();
+    let ours = (one.all_agents(), one.attempts());
+    other.take_down(other_up);
+    assert_eq!((one.all_agents(), one.attempts()), ours);
+    one.take_down(up);
+}
+
+#[test]
+fn a_directory_of_another_run_is_refused() {
+    let site = Site::new();
+    let up = site.up(&workers(1, ""));
+    site.until_converged();
+    Site::leave(up);
+    let agents = site.all_agents();
+    let file = site.write("two.yaml", &workers(1, "").replace("run: 1", "run: 2"));
+    let refused = site.fails(1, &["up", file.to_str().unwrap(), "--yes"]);
+    assert!(refused.contains("the directory holds run 1, not run 2"), "{refused}");
+    assert_eq!(site.all_agents(), agents);
+    site.ok(&["down", "--yes"]);
+    site.nothing_is_left();
 }
 
 #[test]
@@ -96,9 +138,7 @@ fn a_second_up_is_told_who_drives_the_run() {
     let refused = site.fails(1, &["up", file.to_str().unwrap()]);
     let pid = up.pid().as_raw_nonzero();
     assert!(refused.contains(&format!("driven by another process (pid {pid})")), "{refused}");
-    up.signal(Signal::TERM);
-    assert_eq!(up.end().0, Some(0));
-    site.nothing_is_left();
+    site.take_down(up);
 }
 
 #[test]
@@ -111,12 +151,10 @@ fn the_state_is_its_owners_alone() {
         metadata.permissions().mode() & 0o777
     };
     assert_eq!(mode(""), 0o700);
-    for name in ["control.sock", "run.json", "clusters.jsonl", "lock"] {
+    for name in ["control.sock", "run.json", "state.db", "state.db-wal", "state.mark", "lock"] {
         assert_eq!(mode(name), 0o600, "{name}");
     }
-    up.signal(Signal::TERM);
-    assert_eq!(up.end().0, Some(0));
-    site.nothing_is_left();
+    site.take_down(up);
 }
 
 #[test]
@@ -143,25 +181,22 @@ fn a_directory_in_use_for_something_else_is_left_as_it_is() {
 }
 
 #[test]
-fn a_list_of_clusters_too_long_to_be_read_is_not_taken_for_its_beginning() {
+fn what_is_too_long_to_be_read_is_not_taken_for_its_beginning() {
     let site = Site::new();
-    let file = site.write("cluster.yaml", &workers(1, ""));
-    let up = ["up", file.to_str().unwrap(), "--until-converged"];
-    site.ok(&up);
-    let path = site.state().join("clusters.jsonl");
-    let one = fs::read_to_string(&path).unwrap();
-    let other = one.replace("\"cluster\":\"", "\"cluster\":\"f");
-    let other = format!("{}{}", &other[..12], &other[13..]);
-    let many = other.repeat(1024 * 1024 / other.len() + 1) + &one;
-    fs::write(&path, &many).unwrap();
-    for args in [&up[..], &["down", "--yes"]] {
+    let up = site.up(&workers(1, ""));
+    site.until_converged();
+    let path = site.state().join("run.json");
+    let run = fs::read_to_string(&path).unwrap();
+    let long = run.clone() + &" ".repeat(1024 * 1024);
+    fs::write(&path, &long).unwrap();
+    for args in [&["status"][..], &["down", "--yes"]] {
         let refused = site.fails(1, args);
-        assert!(refused.contains("clusters.jsonl is damaged: it is larger than"), "{refused}");
+        assert!(refused.contains("run.json is damaged: it is larger than"), "{refused}");
     }
-    assert_eq!(fs::read_to_string(&path).unwrap(), many, "nothing of it is forgotten");
-    fs::write(&path, one).unwrap();
-    site.ok(&["down", "--yes"]);
-    site.nothing_is_left();
+    assert_eq!(fs::read_to_string(&path).unwrap(), long, "it is left as it is");
+    fs::write(&path, run).unwrap();
+    assert_eq!(site.agents("worker-0").len(), 1);
+    site.take_down(up);
 }
 
 #[test]

@@ -120,9 +120,7 @@ fn plain_lines_say_what_happens_to_each_node() {
     );
     let clock = log.lines().next().unwrap().split_once(' ').unwrap().0;
     assert_eq!(clock.len(), "12:00:01".len(), "{log}");
-    up.signal(rustix::process::Signal::TERM);
-    assert_eq!(up.end().0, Some(0));
-    site.nothing_is_left();
+    site.take_down(up);
 }
 
 #[test]
@@ -144,8 +142,7 @@ fn followers_go_on_until_the_loop_ends() {
     until("it is replaced", || (site.attempts() == [("worker-0".into(), 1)]).then_some(()));
     site.until_converged();
     until("the output of the next has come", || (joined() == 2).then_some(()));
-    up.signal(rustix::process::Signal::INT);
-    up.end();
+    Site::leave(up);
     let events = stdout(&events.wait_with_output().unwrap());
     let events: Vec<myelin::view::EventView> =
         events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -153,6 +150,7 @@ fn followers_go_on_until_the_loop_ends() {
     assert_eq!(events.iter().filter(|event| event.code == "ready").count(), 2);
     let logs = stdout(&logs.wait_with_output().unwrap());
     assert_eq!(logs.matches("joined as worker-0").count(), 2, "{logs}");
+    site.ok(&["down", "--yes"]);
     site.nothing_is_left();
 }
 
@@ -183,9 +181,9 @@ fn a_state_directory_with_a_long_path_works_too() {
         serde_json::from_slice(&fs::read(site.state().join("run.json")).unwrap()).unwrap();
     let socket = Path::new(run["socket"].as_str().unwrap()).to_owned();
     assert!(!socket.starts_with(site.state()) && socket.exists());
-    up.signal(rustix::process::Signal::TERM);
-    assert_eq!(up.end().0, Some(0));
+    Site::leave(up);
     assert!(!socket.parent().unwrap().exists(), "its directory is removed");
+    site.ok(&["down", "--yes"]);
     site.nothing_is_left();
 }
 
@@ -205,9 +203,7 @@ fn a_follower_whose_reader_has_gone_ends() {
         assert!(!line.is_empty());
         assert_eq!(wait(&mut follower, "a follower nobody reads").code(), Some(0));
     }
-    up.signal(rustix::process::Signal::TERM);
-    assert_eq!(up.end().0, Some(0));
-    site.nothing_is_left();
+    site.take_down(up);
 }
 
 #[test]
@@ -228,9 +224,9 @@ fn a_follower_may_begin_with_nothing_of_what_has_been() {
         Some(serde_json::from_str::<myelin::view::EventView>(line).unwrap())
     });
     assert!(first.sequence > before[0].sequence, "{first:?}");
-    up.signal(rustix::process::Signal::TERM);
-    assert_eq!(up.end().0, Some(0));
+    Site::leave(up);
     assert_eq!(wait(&mut follower, "the follower").code(), Some(0));
+    site.ok(&["down", "--yes"]);
     site.nothing_is_left();
 }
 

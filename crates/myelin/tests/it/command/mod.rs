@@ -11,4 +11,6 @@ mod endings;
 mod first;
 mod outages;
 mod refusals;
+mod restarts;
+mod stores;
 mod terminal;

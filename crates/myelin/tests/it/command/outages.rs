@@ -22,9 +22,7 @@ fn a_killed_agent_is_noticed_and_replaced() {
     site.until_converged();
     assert_eq!(site.attempts()[0], before[0]);
     assert_eq!(site.leases().len(), 2);
-    up.signal(Signal::TERM);
-    assert_eq!(up.end().0, Some(0));
-    site.nothing_is_left();
+    site.take_down(up);
 }
 
 #[test]
@@ -42,9 +40,7 @@ fn an_agent_that_stands_still_for_a_while_loses_nothing() {
     site.signal_agent("worker-0", Signal::CONT);
     site.until_converged();
     assert_eq!(site.attempts(), before);
-    up.signal(Signal::TERM);
-    assert_eq!(up.end().0, Some(0));
-    site.nothing_is_left();
+    site.take_down(up);
 }
 
 #[test]
@@ -71,9 +67,7 @@ fn ten_agents_killed_at_once_are_repaired_one_at_a_time() {
     assert!(most_under_repair <= 1, "a trickle");
     until("full speed is told", || up.log().contains("worker brake off: ").then_some(()));
     assert!(before.is_disjoint(&site.attempts().into_iter().collect()), "all are repaired");
-    up.signal(Signal::TERM);
-    assert_eq!(up.end().0, Some(0));
-    site.nothing_is_left();
+    site.take_down(up);
 }
 
 #[test]
@@ -97,9 +91,7 @@ fn a_listener_that_is_cut_off_ends_at_most_one_machine() {
     let after = site.attempts();
     let n_lost = before.iter().zip(&after).filter(|(old, new)| old != new).count();
     assert_eq!(n_lost, 1, "{before:?} {after:?}");
-    up.signal(Signal::TERM);
-    assert_eq!(up.end().0, Some(0));
-    site.nothing_is_left();
+    site.take_down(up);
 }
 
 #[test]

@@ -7,8 +7,6 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::Signal;
-
 use super::site::{PATIENCE, Site, stderr, stdout, until, workers};
 
 #[test]
@@ -28,9 +26,7 @@ fn a_failing_bootstrap_is_cleaned_up_and_tried_again_and_its_output_is_kept() {
     let logs = site.ok(&["logs", "worker-0"]);
     assert!(logs.contains("the disk is gone"), "{logs}");
     until("it says so", || up.log().contains("attempt failed: ").then_some(()));
-    up.signal(Signal::TERM);
-    assert_eq!(up.end().0, Some(0));
-    site.nothing_is_left();
+    site.take_down(up);
 }
 
 #[test]
@@ -82,9 +78,7 @@ fn words_that_make_no_sense_are_refused_with_a_hint() {
     site.fails(1, &["replace", "worker-9"]);
     site.fails(1, &["retry", "w"]);
     site.fails(1, &["abandon", "worker-0"]);
-    up.signal(Signal::TERM);
-    assert_eq!(up.end().0, Some(0));
-    site.nothing_is_left();
+    site.take_down(up);
 }
 
 #[test]
@@ -138,9 +132,7 @@ fn nonsense_on_the_sockets_is_answered_once_and_harms_nobody() {
         assert!(answer.starts_with("{\"refused\":{\"reason\":{\"malformed\""), "{answer}");
     }
     assert!(site.status().converged, "the loop is as it was");
-    up.signal(Signal::TERM);
-    assert_eq!(up.end().0, Some(0));
-    site.nothing_is_left();
+    site.take_down(up);
 }
 
 #[test]
@@ -160,9 +152,7 @@ fn strangers_at_the_join_port_leave_files_for_machines_and_people() {
     site.until_converged();
     let log = up.log();
     assert!(!log.contains("cannot accept"), "{log}");
-    up.signal(Signal::TERM);
-    assert_eq!(up.end().0, Some(0));
-    site.nothing_is_left();
+    site.take_down(up);
 }
 
 #[test]
@@ -185,7 +175,5 @@ fn what_a_bootstrap_prints_never_reaches_the_terminal_as_it_is() {
     assert!(!shown.contains(['\u{1b}', '\u{7}']), "{shown:?}");
     let explained = site.explain("worker-0");
     assert_eq!((explained.join_by, explained.ready_by), (None, None), "it waits for neither");
-    up.signal(Signal::TERM);
-    assert_eq!(up.end().0, Some(0));
-    site.nothing_is_left();
+    site.take_down(up);
 }

@@ -178,9 +178,35 @@ impl Site {
         let log = self.directory.path().join(format!("up-{}.log", nonce()));
         let out = File::create(&log).unwrap();
         command.arg("up").arg(path).stdout(out.try_clone().unwrap()).stderr(out);
-        let up = Up { child: command.spawn().unwrap(), log };
-        until("the loop can be asked", || self.run(&["status"]).status.success().then_some(()));
+        let mut up = Up { child: command.spawn().unwrap(), log };
+        until("the loop can be asked", || {
+            assert_eq!(up.child.try_wait().unwrap(), None, "{}", up.log());
+            let run = self.run_file()?;
+            (run["pid"] == up.child.id()).then_some(())
+        });
         up
+    }
+
+    /// Returns what the last loop said of itself.
+    pub(super) fn run_file(&self) -> Option<serde_json::Value> {
+        let bytes = fs::read(self.state.join("run.json")).ok()?;
+        serde_json::from_slice(&bytes).ok()
+    }
+
+    /// Lets an `up` leave, whose machines stay, and returns what it has printed.
+    pub(super) fn leave(up: Up) -> String {
+        up.signal(Signal::TERM);
+        let (code, log) = up.end();
+        assert_eq!(code, Some(0), "{log}");
+        assert!(log.contains("\nasked to end: ") || log.starts_with("asked to end: "), "{log}");
+        log
+    }
+
+    /// Ends an `up` and then the run, and checks that nothing is left.
+    pub(super) fn take_down(&self, up: Up) {
+        Self::leave(up);
+        self.ok(&["down", "--yes"]);
+        self.nothing_is_left();
     }
 
     pub(super) fn until_converged(&self) {
@@ -192,12 +218,20 @@ impl Site {
 
     /// Returns the agent processes of a node.
     pub(super) fn agents(&self, node: &str) -> Vec<Pid> {
-        let of_node = format!(".1.{node}.");
+        self.agents_with(&format!(".1.{node}."))
+    }
+
+    fn agents_with(&self, of_node: &str) -> Vec<Pid> {
         let is_agent = |command: &str| {
             let has = |word: &str| command.contains(word);
-            has("--join-file") && has(&of_node) && !command.starts_with("/bin/sh")
+            has("--join-file") && has(of_node) && !command.starts_with("/bin/sh")
         };
         self.processes().into_iter().filter(|(_, it)| is_agent(it)).map(|(pid, _)| pid).collect()
+    }
+
+    /// Returns the agent processes of all nodes.
+    pub(super) fn all_agents(&self) -> Vec<Pid> {
+        self.agents_with(".1.")
     }
 
     pub(super) fn signal_agent(&self, node: &str, signal: Signal) {
@@ -208,28 +242,16 @@ impl Site {
 
     /// Returns every process that has to do with this directory, with its command line.
     pub(super) fn processes(&self) -> Vec<(Pid, String)> {
-        let mark = self.directory.path().as_os_str().as_bytes();
-        let mut found = Vec::new();
-        for entry in fs::read_dir("/proc").unwrap().flatten() {
-            let pid = entry.file_name().to_str().and_then(|name| name.parse().ok());
-            let Some(pid) = pid.and_then(Pid::from_raw) else {
-                continue;
-            };
-            let read = |name: &str| fs::read(entry.path().join(name)).unwrap_or_default();
-            let (command, environment) = (read("cmdline"), read("environ"));
-            let marked = |text: &[u8]| text.windows(mark.len()).any(|part| part == mark);
-            if !command.is_empty() && (marked(&command) || marked(&environment)) {
-                found.push((pid, String::from_utf8_lossy(&command).replace('\0', " ")));
-            }
-        }
-        found
+        processes_with(self.directory.path().as_os_str().as_bytes())
     }
 
-    /// Returns the directories of all leases.
+    /// Returns the directories of all leases, in order.
     pub(super) fn leases(&self) -> Vec<String> {
         let entries = fs::read_dir(self.state.join("leases")).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-        names.filter(|name| !name.starts_with('.')).collect()
+        let mut names: Vec<_> = names.filter(|name| !name.starts_with('.')).collect();
+        names.sort();
+        names
     }
 
     /// Checks that nothing runs and nothing is leased.
@@ -241,7 +263,18 @@ impl Site {
 
 impl Drop for Site {
     fn drop(&mut self) {
-        // Only reached with something left when a test fails; what it started is marked by its directory.
+        // Only reached with something left when a test fails. A loop would go on making machines, so it ends first.
+        for (pid, command) in self.processes() {
+            if !command.contains("--join-file") {
+                kill_process(pid, Signal::KILL).ok();
+            }
+        }
+        if self.state.join("state.db").exists() && !self.processes().is_empty() {
+            let mut down = self.command();
+            let down = down.args(["down", "--yes", "--timeout", "20s"]);
+            down.stdout(Stdio::null()).stderr(Stdio::null()).status().ok();
+        }
+        // Its state may be what the test has broken; what it started is marked by its directory.
         for (pid, _) in self.processes() {
             kill_process(pid, Signal::KILL).ok();
         }
@@ -281,6 +314,24 @@ impl Drop for Up {
             keeps_every_rule(status, &self.log());
         }
     }
+}
+
+/// Returns every process with these bytes in its command line or its environment, with its command line.
+pub(super) fn processes_with(mark: &[u8]) -> Vec<(Pid, String)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let pid = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        let Some(pid) = pid.and_then(Pid::from_raw) else {
+            continue;
+        };
+        let read = |name: &str| fs::read(entry.path().join(name)).unwrap_or_default();
+        let (command, environment) = (read("cmdline"), read("environ"));
+        let marked = |text: &[u8]| text.windows(mark.len()).any(|part| part == mark);
+        if !command.is_empty() && (marked(&command) || marked(&environment)) {
+            found.push((pid, String::from_utf8_lossy(&command).replace('\0', " ")));
+        }
+    }
+    found
 }
 
 pub(super) fn wait(child: &mut Child, what: &str) -> ExitStatus {

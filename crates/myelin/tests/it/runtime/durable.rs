@@ -1,7 +1,10 @@
 //! Nothing leaves before its record is durable.
 
+use std::time::Duration;
+
 use myelin::runtime::Error;
 use myelin_store::Fault;
+use tokio::time::sleep;
 
 use super::world::{World, workers};
 
@@ -26,7 +29,10 @@ async fn a_store_that_fails_in_between_costs_nothing_but_time() {
     let world = World::converged(workers(3, "a")).await;
     let faults = (0..200).map(|n| (n % 3 == 0).then_some(Fault::Locked));
     world.store.script(faults);
-    while world.apply(workers(6, "b")).await.is_err() {}
+    while let Err(error) = world.apply(workers(6, "b")).await {
+        assert!(matches!(error, Error::Store { .. }), "{error:?}");
+        sleep(Duration::from_millis(100)).await;
+    }
     world.until_converged().await;
     assert_eq!(world.n_leases(), 6);
     assert_eq!(world.n_creates(), 9);
