@@ -107,8 +107,9 @@ fn an_older_copy_of_the_state_is_noticed_and_nothing_is_acted_on() {
     // With the mark put back as well, only the machines show that something is missing.
     put_back(&old, &state, &FILES);
     for text in left.refused() {
-        assert!(text.contains("the state is behind: worker-"), "{text}");
-        assert!(text.contains("but attempt 1 is the next one"), "{text}");
+        assert!(text.contains("the store is behind: "), "{text}");
+        assert!(text.contains(" was made for attempt 2 of worker-2"), "{text}");
+        assert!(text.contains("the store's next attempt is 1"), "{text}");
     }
 
     put_back(&new, &state, &FILES);
