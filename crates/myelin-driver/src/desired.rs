@@ -139,8 +139,9 @@ impl ClusterDriver {
         let Some(desired) = desired else {
             return Ok(driver);
         };
-        let topology = Topology::with_max_nodes(&desired.shape, driver.options.max_nodes)
+        let mut topology = Topology::with_max_nodes(&desired.shape, driver.options.max_nodes)
             .map_err(DesiredError::Invalid)?;
+        topology.share_templates_of(&driver.state);
         let mut planner = Planner::new(topology);
         let nodes: Vec<_> = driver.state.nodes.keys().cloned().collect();
         // Nothing of it is done; the planner knows now what it would be.

@@ -238,30 +238,6 @@ fn bootstrap(process: Arc<ProcessProvider>) -> Arc<dyn Bootstrap> {
     return process;
 }
 
-/// Returns how to listen for agents.
-fn listening(
-    options: &Options,
-    loaded: &Loaded,
-    secret: JoinSecret,
-    clock: &Clock,
-) -> Result<ListenerOptions, Error> {
-    let address = dialled(options.listen, loaded)?;
-    let mut listen = ListenerOptions::new(address, secret);
-    listen.timing = Timing {
-        heartbeat_every: options.agent.heartbeat,
-        silent_after: options.agent.silent_after,
-    };
-    // A connection that says nothing for longer than silence is of no use.
-    let longest = options.agent.silent_after.saturating_mul(2);
-    listen.read_deadline = listen.read_deadline.max(longest);
-    let (max_connections, max_unjoined) = places(open_files());
-    listen.max_connections = listen.max_connections.min(max_connections);
-    listen.max_unjoined = listen.max_unjoined.min(max_unjoined);
-    let membership_clock = clock.clone();
-    listen.clock = myelin_membership::Clock::new(move || membership_clock.now());
-    Ok(listen)
-}
-
 /// Returns where to listen. Agents that run dial where they were told to, so that is where it stays while there are any.
 fn dialled(asked: Option<SocketAddr>, loaded: &Loaded) -> Result<SocketAddr, Error> {
     match (asked, loaded.settings.address) {
@@ -271,6 +247,26 @@ fn dialled(asked: Option<SocketAddr>, loaded: &Loaded) -> Result<SocketAddr, Err
         (Some(address), _) | (None, Some(address)) => Ok(address),
         (None, None) => Ok(SocketAddr::from(([127, 0, 0, 1], 0))),
     }
+}
+
+/// Returns how agents are listened to.
+fn listening(
+    address: SocketAddr,
+    secret: JoinSecret,
+    agent: &AgentSettings,
+    clock: &Clock,
+) -> ListenerOptions {
+    let mut listen = ListenerOptions::new(address, secret);
+    listen.timing = Timing { heartbeat_every: agent.heartbeat, silent_after: agent.silent_after };
+    // A connection that says nothing for longer than silence is of no use.
+    let longest = agent.silent_after.saturating_mul(2);
+    listen.read_deadline = listen.read_deadline.max(longest);
+    let (max_connections, max_unjoined) = places(open_files());
+    listen.max_connections = listen.max_connections.min(max_connections);
+    listen.max_unjoined = listen.max_unjoined.min(max_unjoined);
+    let clock = clock.clone();
+    listen.clock = myelin_membership::Clock::new(move || clock.now());
+    listen
 }
 
 fn random<const N: usize>() -> Result<[u8; N], Error> {
@@ -440,7 +436,8 @@ impl Host {
         let shutdown = CancellationToken::new();
         let tasks = TaskTracker::new();
 
-        let listen = listening(&options, &loaded, secret.clone(), &clock)?;
+        let address = dialled(options.listen, &loaded)?;
+        let listen = listening(address, secret.clone(), &options.agent, &clock);
         let (listener, membership) = Listener::bind(listen, sender.clone()).await?;
         let listen = membership.address();
         if loaded.settings.address != Some(listen) {

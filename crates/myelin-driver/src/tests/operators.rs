@@ -244,6 +244,22 @@ fn a_resumed_driver_looks_for_what_was_under_way_at_once() {
 }
 
 #[test]
+fn a_driver_that_only_shows_explains_what_was_left_as_it_was() {
+    let mut world = World::new([workers(2)]);
+    world.script(Rule::effect(OperationKind::CreateLease, Reply::Lost, 1));
+    world.run_for(seconds(1));
+    let left = &world.driver;
+    let desired = Desired { shape: world.shape.clone(), retry: world.retry.clone() };
+    let state = left.state().clone();
+    let shown = ClusterDriver::show(Options::default(), state, Some(desired), world.now).unwrap();
+    assert_eq!(shown.state(), left.state());
+    assert_eq!(shown.convergence(), left.convergence());
+    for node in left.state().nodes.keys() {
+        assert_eq!(shown.explain(node), left.explain(node));
+    }
+}
+
+#[test]
 fn a_resumed_driver_compares_templates_by_pointer_again() {
     let world = World::ready([workers(3)]);
     // Each node has its own copy at first, as a store shares them among the nodes only.

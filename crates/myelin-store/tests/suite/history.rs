@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use myelin_state::{EventKind, OperationKind};
+use myelin_state::{ErrorClass, EventKind, OperationKind};
 use myelin_store::{
     Batch, EventQuery, MemoryStore, OperationEnd, OperationQuery, Options, SqliteStore, Store,
     StoredOperation,
@@ -26,7 +26,15 @@ async fn operations_are_what_their_events_say() {
     let ends = [
         (0, EventKind::Succeeded { operation: pending[0], effect }),
         (1, EventKind::Expired { operation: pending[1], effect }),
-        (1, EventKind::EffectFailed { operation: pending[1], effect, error: error.clone() }),
+        (
+            1,
+            EventKind::EffectFailed {
+                operation: pending[1],
+                effect,
+                class: ErrorClass::NoCapacity,
+                error: error.clone(),
+            },
+        ),
         (2, EventKind::Ready),
     ];
     events.extend(ends.map(|(n, kind)| event(&nodes[n], pending[n].attempt, kind)));

@@ -141,8 +141,8 @@ impl Idle {
         records.write(None).await?;
         match collected {
             Ok(collected) => Ok(CensusView::after(cluster, &collected)),
-            // It has ended by itself, which only a defect can do. What was taken by then is no longer listed.
-            Err(_) => self.census().await,
+            // It ended by itself, which only a defect can do. What there is now is said all the same.
+            Err(myelin_inventory::Error::Closed) => self.census().await,
         }
     }
 

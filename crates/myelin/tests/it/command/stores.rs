@@ -108,6 +108,7 @@ fn an_older_copy_of_the_state_is_noticed_and_nothing_is_acted_on() {
     put_back(&old, &state, &FILES);
     for text in left.refused() {
         assert!(text.contains("the store is behind: "), "{text}");
+        assert!(text.contains(" was made for attempt 2 of worker-2"), "{text}");
         assert!(text.contains("the store's next attempt is 1"), "{text}");
     }
 
