@@ -26,10 +26,14 @@ const SIZES: [u64; 4] = [1_000, 10_000, 100_000, 1_000_000];
 const TIMES: &[(&str, &str, f64, &str, &str)] = &[
     ("cold", "cold plan", 1.0, "ns per node", "5"),
     ("steady", "steady full pass", 1.0, "ns per node", "9"),
-    ("incremental", "incremental pass, 100 nodes touched", 1000.0, "µs per pass", "31"),
+    ("incremental", "incremental pass, 100 nodes dirty", 1000.0, "µs per pass", "31"),
+    ("react", "folding 100 reports, and that pass", 1000.0, "µs per pass", "31"),
     ("converge", "full convergence, instant executor, with ledger", 1000.0, "µs per node", "3"),
     ("oracle", "oracle: `reconcile` of the converged cluster", 1.0, "ns per node", "5"),
 ];
+
+/// How many nodes converge durably.
+const DURABLE: u64 = 10_000;
 
 /// Instruction counts are taken at these sizes: small enough for callgrind, far enough apart to show growth.
 const COUNTED: [u64; 2] = [1_000, 100_000];
@@ -46,9 +50,10 @@ const MOST_BYTES: f64 = 700.0;
 ///
 /// A gate that does not hold, or a program that cannot be run.
 pub(crate) fn run(write: bool) -> anyhow::Result<()> {
-    let figures = build()?;
+    let (figures, durable) = (build("myelin-driver", "figures")?, build("myelin", "durable")?);
     let mut table = machine();
     table += &times(&figures)?;
+    table += &durability(&durable)?;
     let gated = gates(&figures)?;
     table += &gated.table;
     eprintln!("{table}");
@@ -60,8 +65,8 @@ pub(crate) fn run(write: bool) -> anyhow::Result<()> {
 }
 
 /// Builds the program and returns where it is.
-fn build() -> anyhow::Result<PathBuf> {
-    let args = "bench --package myelin-driver --bench figures --no-run --message-format=json";
+fn build(package: &str, bench: &str) -> anyhow::Result<PathBuf> {
+    let args = format!("bench --package {package} --bench {bench} --no-run --message-format=json");
     let output = Command::new("cargo")
         .args(args.split(' '))
         .current_dir(root()?)
@@ -95,6 +100,31 @@ fn times(figures: &Path) -> anyhow::Result<String> {
             write!(table, " {:.1} |", number(&text, "\"median\":")? / divisor)?;
         }
         table.push('\n');
+    }
+    Ok(table)
+}
+
+/// What durability adds to convergence.
+fn durability(program: &Path) -> anyhow::Result<String> {
+    let output = Command::new(program).args([&DURABLE.to_string(), "3"]).output();
+    let output = output.context("cannot measure durability")?;
+    ensure!(output.status.success(), "durability ended with {}", output.status);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut table = String::from(
+        "\n| convergence of 10⁴ nodes, instant executor | seconds | runs of the driver | µs per run |\n|---|---|---|---|\n",
+    );
+    for (name, title) in
+        [("memory", "state in memory"), ("disk", "every run committed to SQLite on disk")]
+    {
+        let line = text.lines().find(|line| line.contains(&format!("durable_{name}")));
+        let line = line.with_context(|| format!("no figure of {name}"))?;
+        let figure = |key: &str| number(line, key);
+        let (seconds, passes) = (figure("\"seconds\":")?, figure("\"passes\":")?);
+        writeln!(
+            table,
+            "| {title} | {seconds:.2} | {passes:.0} | {:.0} |",
+            figure("\"us_per_pass\":")?
+        )?;
     }
     Ok(table)
 }

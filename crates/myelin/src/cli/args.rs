@@ -289,6 +289,9 @@ pub(super) struct RestoreArgs {
 pub(super) struct DownArgs {
     #[command(flatten)]
     pub(super) file: FileArgs,
+    /// For a state that cannot be read: remove all that the providers list of the cluster
+    #[arg(long)]
+    pub(super) without_state: bool,
     /// Do not ask
     #[arg(short, long)]
     pub(super) yes: bool,

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use myelin_executor::{FoundLease, Provider};
 use myelin_shape::ClusterUid;
 use myelin_state::RetryPolicy;
+use myelin_store::SqliteStore;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
@@ -48,6 +49,9 @@ pub(super) async fn down(globals: &Globals, args: DownArgs) -> Outcome {
     }
     state.create()?;
     let deadline = time::deadline(args.timeout);
+    if args.without_state {
+        return without_state(&state, args.yes, deadline).await;
+    }
     // Without a loop the run is ours from here on, so that none starts while we look.
     let looped = Loop::find(&state).await?.is_some();
     let lock = if looped { None } else { Some(state.lock()?) };
@@ -83,6 +87,37 @@ pub(super) async fn down(globals: &Globals, args: DownArgs) -> Outcome {
     state.confirm_restored()?;
     drop(lock);
     output::print(&format!("removed {}; nothing is left\n", machines(n_before)))?;
+    Ok(0)
+}
+
+/// Removes what the providers list of the cluster that the directory is of, whatever its state says: the way out for a
+/// person whose state is lost. The state stays as it is.
+async fn without_state(state: &StateDir, yes: bool, deadline: Instant) -> Outcome {
+    let lock = state.lock()?;
+    let cluster = SqliteStore::marked_cluster(state.path()).map_err(host::Error::from)?;
+    let cluster = match cluster {
+        Some(cluster) => cluster,
+        // The mark is lost as well; the database may still say whose it is.
+        None => Opened::look(state).await?.identity().cluster,
+    };
+    let providers = host::providers_for_cleanup(state)?;
+    let leases = found(&providers, cluster, deadline).await?;
+    if !leases.is_empty() {
+        note(listing(&leases));
+        if !yes {
+            ask::confirm(&format!(
+                "Remove {}, without a look at the state?",
+                machines(leases.len())
+            ))?;
+        }
+        sweep(&providers, cluster, deadline).await?;
+    }
+    drop(lock);
+    let at = state.path().display();
+    output::print(&format!(
+        "removed {}; nothing is left. The state in {at} was not read and still names them: remove the directory\n",
+        machines(leases.len())
+    ))?;
     Ok(0)
 }
 

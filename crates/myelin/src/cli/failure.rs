@@ -114,7 +114,7 @@ fn store_hint(error: &StoreError) -> &'static str {
         StoreError::NotFound(_) => "start a run with `myelin up FILE`",
         StoreError::Exists(_) => "name another file",
         StoreError::Damaged { .. } => {
-            "nothing was done to any machine; `myelin census` lists what there is, `myelin restore FILE` puts a backup in place"
+            "nothing was done to any machine; `myelin restore FILE` puts a backup in place; without one, `myelin down --without-state` removes what `myelin census` lists"
         }
         StoreError::Behind { .. } | StoreError::MarkLost(_) => {
             "nothing was done to any machine; `myelin restore --accept` shows what would be taken as true, and asks"

@@ -91,6 +91,18 @@ fn names_file(said: &[String; 2], path: &Path) {
 }
 
 #[test]
+fn who_has_lost_the_state_removes_what_the_providers_list() {
+    let left = Left::new(2);
+    fs::write(left.path("state.db"), b"no database").unwrap();
+    let refused = left.site.fails(1, &["down", "--yes"]);
+    assert!(refused.contains("myelin down --without-state"), "{refused}");
+    left.untouched();
+    let said = left.site.ok(&["down", "--without-state", "--yes"]);
+    assert!(said.contains("removed 2 machines; nothing is left."), "{said}");
+    left.site.nothing_is_left();
+}
+
+#[test]
 fn an_older_copy_of_the_state_is_noticed_and_nothing_is_acted_on() {
     let mut left = Left::new(1);
     let state = left.site.state().to_owned();
