@@ -3,11 +3,12 @@
 //! `cargo xtask ci` is what a change must pass; the other commands are its parts, to be run alone while working.
 //! Each is a module with one entry point; nothing here is part of the product.
 //!
-//! Reading order: [`ci`], [`layers`], [`tidy`], [`mod@bench`], [`crash`].
+//! Reading order: [`ci`], [`layers`], [`tidy`], [`mod@bench`], [`crash`], [`damage`].
 
 mod bench;
 mod ci;
 mod crash;
+mod damage;
 mod layers;
 mod tidy;
 
@@ -42,6 +43,12 @@ enum Command {
     },
     /// Kill `myelin up` at every moment, restart it, and check what is there.
     Crash(crash::Args),
+    /// Damage the files of a killed store at every place, and check that a load never gives what was not committed.
+    Damage {
+        /// Only every this many bytes; 1 is every byte, and takes hours
+        #[arg(long, default_value_t = 97)]
+        step: u64,
+    },
     /// Check the text of sources, manifests and pages.
     Tidy,
 }
@@ -51,6 +58,7 @@ fn main() -> ExitCode {
         Command::Ci { full } => ci::run(full),
         Command::Bench { write } => bench::run(write),
         Command::Crash(args) => crash::run(args),
+        Command::Damage { step } => damage::run(step),
         Command::Layers => layers::run(),
         Command::Tidy => tidy::run(),
     };
