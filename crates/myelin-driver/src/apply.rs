@@ -234,7 +234,8 @@ impl ClusterDriver {
         self.effects.changed.nodes.push(id.clone());
         let event = EventKind::Dispatched { operation, effect: kind };
         self.emit_of(Some(id.clone()), Some(operation.attempt), event);
-        self.effects.submit.push(Submission { node: id, operation, command, deadline });
+        let generation = self.generation();
+        self.effects.submit.push(Submission { node: id, operation, command, generation, deadline });
     }
 }
 

@@ -218,6 +218,11 @@ impl ClusterDriver {
         &self.state
     }
 
+    /// Returns the desired generation that is acted on now.
+    pub fn generation(&self) -> u64 {
+        self.desired.as_ref().map_or(self.state.observed_generation, |shape| shape.generation)
+    }
+
     /// Returns the desired shape, once one was accepted.
     pub fn desired(&self) -> Option<&ClusterShape> {
         self.desired.as_ref()

@@ -58,6 +58,8 @@ pub struct Submission {
     pub operation: OperationId,
     /// What to do.
     pub command: NodeManagerCommand,
+    /// The desired generation that it was decided under.
+    pub generation: u64,
     /// When its time is over.
     pub deadline: SystemTime,
 }

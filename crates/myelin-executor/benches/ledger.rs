@@ -34,6 +34,7 @@ fn operations(n_nodes: u32) -> Vec<(Arc<Submission>, OperationOutcome)> {
                 node,
                 operation: OperationId { attempt: NodeAttemptId(u64::from(n)), sequence },
                 command,
+                generation: 1,
                 deadline: SystemTime::UNIX_EPOCH,
             };
             operations.push((Arc::new(submission), outcome));

@@ -91,7 +91,7 @@ impl Provider for DirectoryProvider {
             let message = format!("a directory has no image, and {image:?} was asked for");
             return Err(ProviderError::new(ErrorClass::Permanent, message));
         }
-        self.make(&request.key, &request.template_digest)
+        self.make(&request.key, &request.template_digest, request.generation)
             .map_err(|error| transient("cannot make the lease", &error))?;
         Ok(NewLease { lease: facts(&request.key), connection: Some(self.connection(&request.key)) })
     }
@@ -242,10 +242,11 @@ impl DirectoryProvider {
 
     /// Makes a lease in one step that either happened or did not: the rename. Its name is the attempt key, so a second
     /// create of the same attempt finds the place taken.
-    fn make(&self, key: &AttemptKey, digest: &str) -> io::Result<()> {
+    fn make(&self, key: &AttemptKey, digest: &str, generation: u64) -> io::Result<()> {
         let draft = self.root.join(format!(".draft.{key}"));
         remove_all(&draft)?;
         fs::create_dir(&draft)?;
+        fs::write(draft.join("generation"), generation.to_string())?;
         fs::write(draft.join("digest"), digest)?;
         match fs::rename(&draft, self.path(key)) {
             Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => remove_all(&draft),
@@ -269,9 +270,11 @@ impl DirectoryProvider {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             opened => opened?,
         };
+        let generation = fs::read_to_string(self.path(key).join("generation")).ok();
         Ok(Some(FoundLease {
             key: key.clone(),
             template_digest: io::read_to_string(&mut file)?,
+            generation: generation.and_then(|it| it.parse().ok()),
             lease: facts(key),
             connection: Some(self.connection(key)),
             created_at: file.metadata()?.modified()?,

@@ -182,6 +182,7 @@ impl Backend {
         let request = CreateRequest {
             key: call.key.clone(),
             template_digest: Arc::clone(digest),
+            generation: call.submission.generation,
             spec: spec.clone(),
         };
         call.asked.store(true, Ordering::Relaxed);
@@ -344,7 +345,7 @@ impl Backend {
     }
 
     /// Obeys what a failure says about the provider rather than about the attempt.
-    fn noted<T>(&self, answer: Result<T, ProviderError>) -> Result<T, ProviderError> {
+    pub(crate) fn noted<T>(&self, answer: Result<T, ProviderError>) -> Result<T, ProviderError> {
         answer.inspect_err(|error| {
             if let ErrorClass::RateLimited(pause) = error.class {
                 self.gate.pause(pause);

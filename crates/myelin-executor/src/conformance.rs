@@ -128,6 +128,7 @@ checks! {
     lease::repeated_create_answers_the_same_lease,
     lease::keys_do_not_share_a_lease,
     lease::lease_keeps_its_digest,
+    lease::lease_keeps_the_generation_it_was_made_under,
     lease::oldest_of_two_leases_comes_first,
     lease::endpoint_appears,
     lease::refused_template_is_a_permanent_error,

@@ -27,11 +27,12 @@ use myelin_state::{
 };
 
 use crate::{
-    Admission, Ledger, Options, ProviderSetup, Snapshot, Submission, SubmitError,
+    Admission, Ledger, Options, Provider, ProviderSetup, Snapshot, Submission, SubmitError,
     backend::{Backend, Call, Past, time_left},
     digest::Digests,
     limits::LaneId,
     outcome::{caught, failed, is_ambiguous, log},
+    spared::Spared,
 };
 
 /// Carries out effects. Object-safe, so that a test or an embedder can bring its own.
@@ -129,6 +130,18 @@ impl Executor {
             n_attempts: self.0.state().ledger.len(),
             providers: backends.map(|(kind, backend)| backend.snapshot(kind)).collect(),
         }
+    }
+
+    /// Returns the providers for others than the driver, such as the inventory: their calls keep to the limits that
+    /// operations keep to, and heed and report what the provider asks to be spared. While it wants to be left alone for
+    /// long, a call fails at once.
+    pub fn providers(&self) -> Vec<Arc<dyn Provider>> {
+        let backends = self.0.backends.values();
+        let spared = backends.map(|backend| Spared {
+            backend: Arc::clone(backend),
+            shutdown: self.0.shutdown.clone(),
+        });
+        spared.map(|it| Arc::new(it) as Arc<dyn Provider>).collect()
     }
 
     /// Takes nothing more, stops every call, and waits for their end, at most `patience`. Returns whether all ended.

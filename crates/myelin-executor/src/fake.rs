@@ -70,6 +70,7 @@ struct Lease {
     /// Whether a repeated create knows of it. Only a broken world has leases it does not.
     recorded: bool,
     digest: String,
+    generation: Option<u64>,
     created_at: SystemTime,
     visible_from: Instant,
     n_lookups: u32,

@@ -31,6 +31,7 @@
 //!         mode: LeaseMode::CreateOrAdopt,
 //!         unsettled_since: None,
 //!     },
+//!     generation: 1,
 //!     deadline: options.clock.now() + std::time::Duration::from_secs(60),
 //! })?;
 //!
@@ -57,14 +58,16 @@ mod limits;
 mod outcome;
 mod port;
 mod setup;
+mod spared;
 mod submission;
 
 pub use crate::executor::{EffectExecutor, Executor};
 pub use crate::ledger::{Admission, Ended, Expiry, Ledger};
 pub use crate::limits::Limits;
 pub use crate::port::{
-    Bootstrap, BootstrapSink, BootstrapUpdate, CreateRequest, FoundLease, FoundSession, NewLease,
-    OutputLine, OutputStream, Presence, Provider, ProviderError, ProviderIdentity, StartRequest,
+    Bootstrap, BootstrapSink, BootstrapUpdate, CreateRequest, FoundLease, FoundSession,
+    GENERATION_LABEL, NewLease, OutputLine, OutputStream, Presence, Provider, ProviderError,
+    ProviderIdentity, StartRequest,
 };
 pub use crate::setup::{NoCapacity, Options, ProviderSetup, ProviderSnapshot, Snapshot};
 pub use crate::submission::{Clock, Submission, SubmitError};

@@ -1,7 +1,7 @@
 //! Whose turn it is to call a provider: concurrency, rate, fairness (`spec 4.2`).
 //!
-//! [`Queue`] is synchronous and gets time passed in. Work comes in two lanes, so that neither creates nor deletions
-//! can starve the other, and within a lane groups take turns.
+//! [`Queue`] is synchronous and gets time passed in. Work comes in three lanes, so that neither creates nor deletions
+//! nor looks can starve the others, and within a lane groups take turns.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +18,7 @@ use myelin_state::OperationKind;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// How many operations may be with the provider at once; at least 1. A quarter of it, at least 1 from 2 on, is kept
-    /// for deletions, and the same for everything else.
+    /// for deletions, and the same for everything else. One look of the inventory is let through beside them.
     pub concurrency: u32,
     /// How many calls may be made per second, with bursts of as many. Absent: no limit.
     pub calls_per_second: Option<u32>,
@@ -35,11 +35,13 @@ impl Default for Limits {
 /// A provider that asks for more than this is asking for nothing sensible.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_hours(1);
 
-/// The two kinds of work that must not starve each other.
+/// The kinds of work that must not starve each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LaneId {
     Build,
     Clean,
+    /// Asking what there is: one at a time, even while operations hang, since that is when it has to be known.
+    Look,
 }
 
 impl LaneId {
@@ -53,10 +55,12 @@ impl LaneId {
         }
     }
 
-    fn other(self) -> Self {
+    /// Returns all lanes, this one last.
+    fn rotated(self) -> [Self; 3] {
         match self {
-            Self::Build => Self::Clean,
-            Self::Clean => Self::Build,
+            Self::Build => [Self::Clean, Self::Look, Self::Build],
+            Self::Clean => [Self::Look, Self::Build, Self::Clean],
+            Self::Look => [Self::Build, Self::Clean, Self::Look],
         }
     }
 }
@@ -125,6 +129,7 @@ pub(crate) struct Queue<W> {
     limits: Limits,
     build: Lane<W>,
     clean: Lane<W>,
+    look: Lane<W>,
     /// The lane that had its turn last.
     last: LaneId,
     next_number: u64,
@@ -139,6 +144,7 @@ impl<W> Queue<W> {
             limits,
             build: Lane::default(),
             clean: Lane::default(),
+            look: Lane::default(),
             last: LaneId::Build,
             next_number: 0,
             due: None,
@@ -170,8 +176,7 @@ impl<W> Queue<W> {
         if self.opens_at().is_some_and(|at| at > now) {
             return None;
         }
-        let lanes = [self.last.other(), self.last];
-        let id = lanes.into_iter().find(|&id| self.has_turn(id))?;
+        let id = self.last.rotated().into_iter().find(|&id| self.has_turn(id))?;
         let lane = self.lane(id);
         let waiter = lane.pop()?;
         lane.running += 1;
@@ -182,7 +187,7 @@ impl<W> Queue<W> {
 
     /// Returns when the next turn starts, if only time stands between.
     pub(crate) fn next_grant_at(&self) -> Option<Instant> {
-        let somebody = self.has_turn(LaneId::Build) || self.has_turn(LaneId::Clean);
+        let somebody = self.last.rotated().into_iter().any(|id| self.has_turn(id));
         somebody.then(|| self.opens_at()).flatten()
     }
 
@@ -203,6 +208,7 @@ impl<W> Queue<W> {
         self.paused_until
     }
 
+    /// Returns how many operations are with the provider; a look is none.
     pub(crate) fn n_running(&self) -> u32 {
         self.build.running + self.clean.running
     }
@@ -219,6 +225,7 @@ impl<W> Queue<W> {
         match id {
             LaneId::Build => &mut self.build,
             LaneId::Clean => &mut self.clean,
+            LaneId::Look => &mut self.look,
         }
     }
 
@@ -226,6 +233,7 @@ impl<W> Queue<W> {
         let lane = match id {
             LaneId::Build => &self.build,
             LaneId::Clean => &self.clean,
+            LaneId::Look => return self.look.running == 0 && !self.look.waiting.is_empty(),
         };
         let cap = self.limits.concurrency.max(1);
         let kept_for_other = if cap == 1 { 0 } else { (cap / 4).max(1) };

@@ -42,6 +42,9 @@ impl From<ProviderError> for OperationOutcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderIdentity(pub String);
 
+/// The label that says under which desired generation a lease was made.
+pub const GENERATION_LABEL: &str = "myelin.generation";
+
 /// A lease to make.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CreateRequest {
@@ -49,6 +52,9 @@ pub struct CreateRequest {
     pub key: AttemptKey,
     /// Digest of the node's template, kept with the lease; only a lease that carries it is adopted.
     pub template_digest: Arc<str>,
+    /// The desired generation that the create was decided under, kept with the lease as [`GENERATION_LABEL`]. It is
+    /// evidence for people and for a store that is behind; what is adopted never depends on it.
+    pub generation: u64,
     /// The machine wanted.
     pub spec: LogicalNodeSpec,
 }
@@ -69,6 +75,8 @@ pub struct FoundLease {
     pub key: AttemptKey,
     /// Digest of the template it was made from.
     pub template_digest: String,
+    /// The desired generation it was made under; leases of earlier versions do not say.
+    pub generation: Option<u64>,
     /// What to remember of it.
     pub lease: LeaseFacts,
     /// How it is reached, where the listing says.

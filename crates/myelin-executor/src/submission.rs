@@ -16,6 +16,8 @@ pub struct Submission {
     pub operation: OperationId,
     /// What to do.
     pub command: NodeManagerCommand,
+    /// The desired generation that it was decided under.
+    pub generation: u64,
     /// Until when; then it is stopped, whether or not [`EffectExecutor::expire`](crate::EffectExecutor::expire) came.
     pub deadline: SystemTime,
 }

@@ -38,7 +38,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         attempt: NodeAttemptId(1),
     };
     let template_digest = spec.template.digest().into();
-    let request = CreateRequest { key: key.clone(), template_digest, spec: spec.clone() };
+    let request =
+        CreateRequest { key: key.clone(), template_digest, generation: 1, spec: spec.clone() };
     let made = provider.create(&request).await?;
     let start = StartRequest {
         operation: OperationId { attempt: key.attempt, sequence: 1 },

@@ -13,8 +13,8 @@ use async_trait::async_trait;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use myelin_executor::{
-    BootstrapSink, CreateRequest, FoundLease, NewLease, OutputLine, Presence, Provider,
-    ProviderError, ProviderIdentity,
+    BootstrapSink, CreateRequest, FoundLease, GENERATION_LABEL, NewLease, OutputLine, Presence,
+    Provider, ProviderError, ProviderIdentity,
 };
 use myelin_shape::{AttemptKey, BootstrapSessionId, ClusterUid, ProviderKind, ProviderLeaseId};
 use myelin_state::{Connection, ErrorClass, ExecEndpoint, LeaseFacts};
@@ -143,6 +143,7 @@ impl ProcessProvider {
             connection: Some(self.connection(&name)),
             key: record.key,
             template_digest: record.template_digest,
+            generation: record.labels.get(GENERATION_LABEL).and_then(|it| it.parse().ok()),
             created_at: record.created_at,
         }
     }
@@ -155,12 +156,14 @@ impl ProcessProvider {
     async fn create_lease(&self, request: &CreateRequest) -> Result<NewLease, ProviderError> {
         let name = lease_name(&request.key)?;
         let template = Arc::clone(&request.spec.template);
+        let mut labels = template.shape.provider_labels.clone();
+        labels.insert(GENERATION_LABEL.to_owned(), request.generation.to_string());
         let record = LeaseRecord {
             key: request.key.clone(),
             template_digest: request.template_digest.to_string(),
             created_at: SystemTime::now(),
             image: template.shape.image.clone(),
-            labels: template.shape.provider_labels.clone(),
+            labels,
         };
         let turn = self.turn(&name).await;
         let asker = Asker::new();

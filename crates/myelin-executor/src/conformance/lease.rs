@@ -3,7 +3,7 @@
 use myelin_state::ErrorClass;
 
 use super::trial::{Suite, Verdict, same};
-use crate::{FoundLease, Presence};
+use crate::{CreateRequest, FoundLease, Presence};
 
 pub(super) async fn repeated_create_answers_the_same_lease(suite: &Suite<'_>) -> Verdict {
     let request = suite.request();
@@ -46,6 +46,24 @@ pub(super) async fn lease_keeps_its_digest(suite: &Suite<'_>) -> Verdict {
     let found = suite.find_settled(&request.key).await?;
     let digests: Vec<_> = found.iter().map(|lease| lease.template_digest.as_str()).collect();
     same("the digests found", &digests, &vec![&*request.template_digest])?;
+    suite.destroy(&made).await?;
+    Ok(true)
+}
+
+pub(super) async fn lease_keeps_the_generation_it_was_made_under(suite: &Suite<'_>) -> Verdict {
+    let request = suite.request();
+    let made = suite.create(&request).await?;
+    let later = CreateRequest { generation: request.generation + 1, ..request.clone() };
+    let adopted = suite.create(&later).await?;
+    same("a create under a later generation answered", &adopted.lease_id, &made.lease_id)?;
+    let found = suite.find_settled(&request.key).await?;
+    let generations: Vec<_> = found.iter().map(|lease| lease.generation).collect();
+    same("the generations found", &generations, &vec![Some(request.generation)])?;
+    let listed = suite.call("list", suite.provider.list(suite.clusters[0])).await?;
+    // What is not listed at all is for another check to say.
+    if let Some(listed) = listed.iter().find(|lease| lease.key == request.key) {
+        same("the generation listed", &listed.generation, &Some(request.generation))?;
+    }
     suite.destroy(&made).await?;
     Ok(true)
 }

@@ -74,6 +74,7 @@ impl<'a> Suite<'a> {
                 attempt: NodeAttemptId(attempt),
             },
             template_digest: template.digest().into(),
+            generation: 7,
             spec: LogicalNodeSpec {
                 logical_node_id: node,
                 index: 0,

@@ -136,6 +136,7 @@ impl FakeWorld {
             key: request.key.clone(),
             recorded: !inner.has(Flaw::CreateRecordsLast),
             digest,
+            generation: (!inner.has(Flaw::LosesGeneration)).then_some(request.generation),
             created_at: self.now(),
             visible_from: Instant::now() + inner.settle_window,
             n_lookups: 0,
@@ -164,6 +165,7 @@ impl FakeWorld {
         FoundLease {
             key: lease.key.clone(),
             template_digest: lease.digest.clone(),
+            generation: lease.generation,
             connection: inner.connects_at_once.then(|| connection(&facts)),
             lease: facts,
             created_at: lease.created_at,

@@ -87,6 +87,8 @@ pub enum Flaw {
     FindListsNewestFirst,
     /// Leases do not keep the digest.
     LosesDigest,
+    /// Leases do not keep the generation.
+    LosesGeneration,
     /// There is never an endpoint.
     NeverAnEndpoint,
     /// `list` lists leases of other clusters.
@@ -119,7 +121,7 @@ pub enum Flaw {
 
 impl Flaw {
     /// Every flaw.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::CreateForgetsKey,
         Self::CreateSharesLease,
         Self::CreateRecordsLast,
@@ -128,6 +130,7 @@ impl Flaw {
         Self::FindMisses,
         Self::FindListsNewestFirst,
         Self::LosesDigest,
+        Self::LosesGeneration,
         Self::NeverAnEndpoint,
         Self::ListLeaks,
         Self::ListMisses,

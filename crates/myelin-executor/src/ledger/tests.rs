@@ -42,7 +42,8 @@ fn node() -> LogicalNodeId {
 }
 
 fn submission(operation: OperationId, command: NodeManagerCommand) -> Arc<Submission> {
-    Arc::new(Submission { node: node(), operation, command, deadline: SystemTime::UNIX_EPOCH })
+    let deadline = SystemTime::UNIX_EPOCH;
+    Arc::new(Submission { node: node(), operation, command, generation: 1, deadline })
 }
 
 fn made() -> OperationOutcome {

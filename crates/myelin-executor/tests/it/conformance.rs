@@ -12,7 +12,7 @@ async fn obedient_fake_passes_every_check() {
     let world = FakeWorld::new();
     let report = conformance::run(&world).await.expect("the fake obeys");
     assert_eq!(report.passed, conformance::CHECKS);
-    assert_eq!(report.to_string(), "24 checks passed");
+    assert_eq!(report.to_string(), "25 checks passed");
     assert!(world.leases().is_empty(), "the suite cleans up");
 }
 
@@ -47,6 +47,7 @@ async fn every_planted_flaw_is_caught_by_a_check() {
     FindMisses: find_answers_what_create_made
     FindListsNewestFirst: oldest_of_two_leases_comes_first
     LosesDigest: lease_keeps_its_digest
+    LosesGeneration: lease_keeps_the_generation_it_was_made_under
     NeverAnEndpoint: endpoint_appears
     ListLeaks: list_shows_no_lease_of_another_cluster
     ListMisses: list_shows_every_lease_of_a_cluster

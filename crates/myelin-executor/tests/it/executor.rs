@@ -295,7 +295,12 @@ async fn oldest_of_two_leases_is_adopted_and_the_other_is_surplus() {
 #[tokio::test(start_paused = true)]
 async fn lease_with_another_digest_is_never_adopted() {
     let mut rig = Rig::new();
-    let foreign = CreateRequest { key: key(1), template_digest: "another".into(), spec: spec() };
+    let foreign = CreateRequest {
+        key: key(1),
+        template_digest: "another".into(),
+        generation: 1,
+        spec: spec(),
+    };
     rig.world.create(&foreign).await.expect("the world allows it");
     let again = create_again(CREATE_OR_ADOPT, rig.now());
     let digest = spec().template.digest();

@@ -197,3 +197,67 @@ async fn deletions_get_half_of_a_scarce_rate() {
         [(CallKind::Create, 5), (CallKind::Destroy, 5)]
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn looks_are_let_through_one_at_a_time_while_every_operation_hangs() {
+    let rig = limited(Limits::default());
+    rig.world.always(CallKind::Create, Step::Ignore);
+    rig.world.always(CallKind::Destroy, Step::Ignore);
+    for attempt in 1..=40 {
+        rig.try_submit(&format!("a-{attempt}"), id(attempt, 0), create()).expect("in order");
+        let gone = destroy(stray_lease());
+        rig.try_submit(&format!("b-{attempt}"), id(100 + attempt, 0), gone).expect("in order");
+    }
+    rig.settle().await;
+    rig.world.always(CallKind::List, Step::Late(SECOND));
+    let [provider] = &rig.executor.providers()[..] else { panic!("there is one") };
+    let start = rig.now();
+    let (first, second) = tokio::join!(provider.list(CLUSTER), provider.list(CLUSTER));
+    assert_eq!((first.is_ok(), second.is_ok()), (true, true));
+    assert_eq!(rig.now().duration_since(start).expect("later").as_secs(), 2);
+    assert_eq!(rig.executor.snapshot().providers[0].n_running, 16, "a look takes nobody's place");
+}
+
+#[tokio::test(start_paused = true)]
+async fn looks_and_operations_share_one_rate() {
+    let mut rig = limited(Limits { calls_per_second: Some(1), ..Limits::default() });
+    let start = rig.now();
+    for attempt in 1..=4 {
+        rig.try_submit(&format!("a-{attempt}"), id(attempt, 0), create()).expect("in order");
+    }
+    let [provider] = &rig.executor.providers()[..] else { panic!("there is one") };
+    for _ in 1..=4 {
+        provider.list(CLUSTER).await.expect("it waits for its turn");
+    }
+    for _ in 1..=4 {
+        rig.outcome().await;
+    }
+    let since = |call: &CallRecord| call.at.duration_since(start).expect("later").as_secs();
+    let times: Vec<_> = rig.world.calls().iter().map(since).collect();
+    assert_eq!(times, [0, 1, 2, 3, 4, 5, 6, 7], "one call a second, whosever it is");
+}
+
+#[tokio::test(start_paused = true)]
+async fn look_that_is_told_to_slow_down_holds_operations_and_further_looks() {
+    let mut rig = limited(Limits::default());
+    let class = ErrorClass::RateLimited(40 * SECOND);
+    rig.world.script(CallKind::List, Step::fail(class, "slow down"));
+    let [provider] = &rig.executor.providers()[..] else { panic!("there is one") };
+    assert_eq!(provider.list(CLUSTER).await.expect_err("it is scripted").class, class);
+    let before = rig.now();
+    let refused = provider.list(CLUSTER).await.expect_err("unknown is not empty");
+    assert_snapshot!(refused, @"rate limited: it asked to be left alone for 40 s more");
+    assert_eq!((rig.now(), rig.world.n_calls(CallKind::List)), (before, 1), "said at once");
+    assert_snapshot!(rig.perform(0, create()).await, @"1.0 created lease-1");
+    assert_eq!(rig.now().duration_since(before).expect("later").as_secs(), 40);
+    assert_eq!(provider.list(CLUSTER).await.expect("it may be asked again").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn look_after_the_shutdown_is_refused_and_does_not_wait() {
+    let rig = limited(Limits::default());
+    let [provider] = &rig.executor.providers()[..] else { panic!("there is one") };
+    assert!(rig.executor.shutdown(SECOND).await);
+    let refused = provider.list(CLUSTER).await.expect_err("nobody serves the queue");
+    assert_snapshot!(refused, @"transient: the executor is shut down");
+}

@@ -72,6 +72,7 @@ impl Rig {
             node: node.into(),
             operation,
             command,
+            generation: 1,
             deadline: self.now() + TIMEOUT,
         })
     }

@@ -50,6 +50,7 @@ pub(super) fn found(node: &str, attempt: u64, id: &str) -> FoundLease {
             attempt: NodeAttemptId(attempt),
         },
         template_digest: "digest".to_owned(),
+        generation: Some(1),
         lease: lease(id),
         connection: None,
         created_at: at(0),

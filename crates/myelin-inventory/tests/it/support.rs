@@ -147,6 +147,7 @@ impl Rig {
                 attempt: NodeAttemptId(number),
             },
             template_digest: "digest".into(),
+            generation: 1,
             spec,
         };
         self.world.provider().create(&request).await.expect("nothing is scripted");

@@ -80,7 +80,8 @@ impl Anew {
         self.last += 1;
         let operation = OperationId { attempt: NodeAttemptId(1), sequence: self.last };
         let deadline = SystemTime::now() + Duration::from_mins(1);
-        let submission = Submission { node: "worker-0".into(), operation, command, deadline };
+        let node = "worker-0".into();
+        let submission = Submission { node, operation, command, generation: 1, deadline };
         self.executor.submit(submission).unwrap();
         let observation = soon("an outcome", self.results.recv()).await.unwrap();
         let NodeEvent::OperationFinished { outcome, .. } = observation.event else {

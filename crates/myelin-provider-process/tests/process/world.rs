@@ -284,6 +284,7 @@ pub(crate) fn request(cluster: ClusterUid, attempt: u64, template: NodeTemplate)
             attempt: NodeAttemptId(attempt),
         },
         template_digest: template.digest().into(),
+        generation: 1,
         spec: LogicalNodeSpec {
             logical_node_id: "worker-0".into(),
             index: 0,

@@ -84,8 +84,12 @@ impl Core {
 
     /// Returns the number of the next revision.
     pub(super) fn next_generation(&self) -> u64 {
-        let current = self.driver.desired().map_or(0, |shape| shape.generation);
-        current.max(self.acted_generation).saturating_add(1)
+        self.last_generation().saturating_add(1)
+    }
+
+    /// Returns the number of the last revision that was ever acted on.
+    pub(super) fn last_generation(&self) -> u64 {
+        self.driver.generation().max(self.acted_generation)
     }
 
     /// What changes something is refused while it could not be made durable.
@@ -182,8 +186,9 @@ impl Core {
     }
 
     fn submit(&mut self, submission: driver::Submission) -> bool {
-        let driver::Submission { node, operation, command, deadline } = submission;
-        let submission = Submission { node: node.clone(), operation, command, deadline };
+        let driver::Submission { node, operation, command, generation, deadline } = submission;
+        let submission =
+            Submission { node: node.clone(), operation, command, generation, deadline };
         let Err(error) = self.ports.executor.submit(submission) else {
             return true;
         };
