@@ -210,7 +210,9 @@ pub enum Stop {
     TooMany {
         /// How many there are.
         n_strays: usize,
-        /// How many may be taken unasked.
+        /// How many others were taken unasked within a day.
+        n_taken: usize,
+        /// How many may be taken unasked at once, and within a day.
         limit: usize,
     },
 }
@@ -230,9 +232,13 @@ impl fmt::Display for Stop {
         match self {
             Self::Store(doubt) => doubt.fmt(f),
             Self::Paused => f.write_str("the run is paused"),
-            Self::TooMany { n_strays, limit } => {
+            Self::TooMany { n_strays, n_taken: 0, limit } => {
                 write!(f, "{n_strays} at once, and no more than {limit} are taken unasked")
             }
+            Self::TooMany { n_strays, n_taken, limit } => write!(
+                f,
+                "{n_strays} more after {n_taken} within a day, and no more than {limit} are taken unasked"
+            ),
         }
     }
 }

@@ -1,9 +1,12 @@
 //! What happens to a sweeper, and what it asks for.
 
-use std::time::Duration;
+use std::{
+    collections::BTreeMap,
+    time::{Duration, SystemTime},
+};
 
 use myelin_executor::{FoundLease, Presence, ProviderIdentity};
-use myelin_shape::{LogicalNodeId, NodeAttemptId, ProviderKind};
+use myelin_shape::{LogicalNodeId, NodeAttemptId, ProviderKind, ProviderLeaseId};
 use myelin_state::{LeaseFacts, NodeObservation, RetryPolicy};
 
 use crate::{Class, Finding, Listing, ListingFailure, View};
@@ -11,7 +14,8 @@ use crate::{Class, Finding, Listing, ListingFailure, View};
 /// What the sweeper takes for granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// The longest that a create may be under way after it was recorded. What is older was not made just now.
+    /// The longest that a create may be under way after it was recorded. What is older was not made just now. The
+    /// sweeper raises it to what the records say, and never lowers it: a create keeps the deadline it began with.
     pub longest_create: Duration,
     /// How long an agent must have said nothing before its lease may be called gone; several heartbeats.
     pub quiet_for: Duration,
@@ -101,6 +105,9 @@ pub struct Taking {
     /// On whose word.
     pub authority: Authority,
 }
+
+/// The strays that were lately taken without a person's word, each with when.
+pub type Unasked = BTreeMap<(ProviderKind, ProviderLeaseId), SystemTime>;
 
 /// Everything that happens to a sweeper.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@
 //!
 //! It is built to do too little. A provider that lists far too little or is another one than before is held; records that may
 //! have lost something take nothing; what is taken was nobody's in two listings in a row and is judged and looked up once
-//! more right before; more than a tenth at once is a person's decision. It never creates anything, and it never ends an
+//! more right before; more than a tenth at once, or within a day, is a person's decision. It never creates anything, and it never ends an
 //! attempt: that a lease is gone is an observation for the driver.
 //!
 //! Reading order: [`View`], [`Listing`], [`Class`], [`Census`], [`Event`], [`Duties`], [`Sweeper`],
@@ -21,7 +21,7 @@
 //! use myelin_state::ClusterState;
 //!
 //! let now = SystemTime::UNIX_EPOCH;
-//! let view = View::of(ClusterUid([7; 16]), RunId(1), &ClusterState::default());
+//! let view = View::of(ClusterUid([7; 16]), RunId(1), &ClusterState::default(), 0);
 //! let mut sweeper = Sweeper::new(Rules::default(), BTreeMap::new());
 //! sweeper.handle(now, Event::Primed(view.clone()));
 //! let listing = Listing {
@@ -49,7 +49,9 @@ mod sweeper;
 mod view;
 
 pub use crate::census::{Account, Census, Class, Entry, Fate, Hold, HoldReason, Missing, Stop};
-pub use crate::event::{Answer, Authority, Duties, Event, LookUp, Question, Rules, Sweep, Taking};
+pub use crate::event::{
+    Answer, Authority, Duties, Event, LookUp, Question, Rules, Sweep, Taking, Unasked,
+};
 pub use crate::finding::Finding;
 pub use crate::handle::{Collected, Error, Handle, Snapshot};
 pub use crate::listing::{Behind, Listing, ListingFailure, store_is_behind};

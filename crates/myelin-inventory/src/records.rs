@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use myelin_executor::ProviderIdentity;
 use myelin_shape::ProviderKind;
 
-use crate::{Finding, Taking, View};
+use crate::{Finding, Taking, Unasked, View};
 
 /// The records, read and written by their owner. Every call may be dropped at any await point.
 #[async_trait]
@@ -20,12 +20,13 @@ pub trait Records: fmt::Debug + Send + Sync {
     /// They cannot be read, in the store's words. Then nothing is acted on.
     async fn view(&self) -> Result<View, String>;
 
-    /// Records durably that a lease is about to be destroyed.
+    /// Records durably that a lease is about to be destroyed, and what was taken unasked lately, this one included, for
+    /// [`Options::unasked`](crate::Options::unasked) of the next start.
     ///
     /// # Errors
     ///
     /// It is not recorded, or not to be destroyed after all. Then it is not.
-    async fn record_taking(&self, taking: &Taking) -> Result<(), String>;
+    async fn record_taking(&self, taking: &Taking, unasked: &Unasked) -> Result<(), String>;
 
     /// Records durably who answers for a provider, for [`Options::identities`](crate::Options::identities) of the next start.
     ///

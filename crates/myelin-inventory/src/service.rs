@@ -14,7 +14,7 @@ use myelin_state::NodeObservation;
 
 use crate::{
     Authority, Census, Collected, Duties, Event, Fate, Finding, Handle, Limits, LookUp, Question,
-    Records, Rules, Sweep, Sweeper, Taking, View,
+    Records, Rules, Sweep, Sweeper, Taking, Unasked, View,
     handle::Request,
     probe::{self, list_all},
 };
@@ -39,6 +39,8 @@ pub struct Options {
     pub rules: Rules,
     /// Who answered for each provider before the restart, as recorded.
     pub identities: BTreeMap<ProviderKind, ProviderIdentity>,
+    /// What was taken unasked before the restart, as recorded.
+    pub unasked: Unasked,
 }
 
 impl Options {
@@ -52,6 +54,7 @@ impl Options {
             limits: Limits::default(),
             rules: Rules::default(),
             identities: BTreeMap::new(),
+            unasked: Unasked::new(),
         }
     }
 }
@@ -88,7 +91,8 @@ impl Inventory {
         let (sender, requests) = mpsc::channel(REQUESTS);
         let (latest, receiver) = watch::channel(Arc::default());
         let inventory = Self {
-            sweeper: Sweeper::new(options.rules, options.identities.clone()),
+            sweeper: Sweeper::new(options.rules, options.identities.clone())
+                .remembering(options.unasked.clone()),
             options,
             providers: providers.into_iter().collect(),
             records,
@@ -276,7 +280,8 @@ impl Inventory {
     }
 
     async fn destroy(&self, taking: &Taking) -> Result<(), String> {
-        let recorded = self.in_time(self.records.record_taking(taking)).await;
+        let recorded = self.records.record_taking(taking, self.sweeper.unasked());
+        let recorded = self.in_time(recorded).await;
         recorded.map_err(|error| format!("it cannot be recorded first: {error}"))?;
         let Taking { provider, found, .. } = taking;
         probe::destroy(&self.providers, provider, &found.lease, self.options.limits).await

@@ -1,23 +1,25 @@
 //! The memory across sweeps, and what follows from it.
 //!
-//! Reading order: [`Sweeper`], [`absence`], [`strays`].
+//! Reading order: [`Sweeper`], [`absence`], [`strays`], [`brake`].
 
 mod absence;
+mod brake;
 mod strays;
 
 use std::{collections::BTreeMap, time::SystemTime};
 
 use myelin_executor::{FoundLease, Presence, ProviderIdentity};
-use myelin_shape::{LogicalNodeId, NodeAttemptId, ProviderKind};
+use myelin_shape::{LogicalNodeId, NodeAttemptId, ProviderKind, ProviderLeaseId};
 use myelin_state::{NodeEvent, NodeObservation};
 
 use crate::{
     Account, Answer, Census, Duties, Entry, Event, Fate, Finding, Hold, HoldReason, Life, Listing,
-    ListingFailure, LookUp, Question, Rules, Stop, StoreDoubt, Sweep, Taking, View,
+    ListingFailure, LookUp, Question, Rules, Stop, StoreDoubt, Sweep, Taking, Unasked, View,
     census::{Sight, classify},
     store_is_behind,
     sweeper::{
         absence::{Absences, Weighed},
+        brake::Brake,
         strays::Strays,
     },
 };
@@ -25,6 +27,14 @@ use crate::{
 /// How many of so many may be missing, or be taken, at once: a tenth, at least one (`spec 4.3`).
 pub(crate) fn tenth_of(n: usize) -> usize {
     (n / 10).max(1)
+}
+
+/// Returns what a lease is remembered by.
+pub(crate) fn key_of(
+    provider: &ProviderKind,
+    found: &FoundLease,
+) -> (ProviderKind, ProviderLeaseId) {
+    (provider.clone(), found.lease.lease_id.clone())
 }
 
 /// Finds lost leases and strays by comparing listings with records over time.
@@ -37,6 +47,7 @@ pub struct Sweeper {
     identities: BTreeMap<ProviderKind, ProviderIdentity>,
     absences: Absences,
     strays: Strays,
+    brake: Brake,
     /// The attempts that were current when the records were last read.
     current: BTreeMap<LogicalNodeId, NodeAttemptId>,
     census: Census,
@@ -50,9 +61,21 @@ impl Sweeper {
             identities,
             absences: Absences::default(),
             strays: Strays::default(),
+            brake: Brake::default(),
             current: BTreeMap::new(),
             census: Census::default(),
         }
+    }
+
+    /// Returns a sweeper that knows what was taken unasked before the restart.
+    #[must_use]
+    pub fn remembering(self, unasked: Unasked) -> Self {
+        Self { brake: Brake::new(unasked), ..self }
+    }
+
+    /// Returns what was taken unasked lately, to be recorded before more is.
+    pub fn unasked(&self) -> &Unasked {
+        self.brake.unasked()
     }
 
     /// Returns what was found last.
@@ -64,6 +87,7 @@ impl Sweeper {
     pub fn handle(&mut self, now: SystemTime, event: Event) -> Duties {
         match event {
             Event::Primed(view) => {
+                self.learn_patience(&view);
                 self.look_at(&view, now);
                 Duties::default()
             }
@@ -75,6 +99,10 @@ impl Sweeper {
         }
     }
 
+    fn learn_patience(&mut self, view: &View) {
+        self.rules.longest_create = self.rules.longest_create.max(view.longest_create);
+    }
+
     fn look_at(&mut self, view: &View, now: SystemTime) {
         let slots = view.slots.iter();
         let current = slots.filter(|(_, slot)| slot.life != Life::Over);
@@ -84,6 +112,7 @@ impl Sweeper {
 
     fn swept(&mut self, now: SystemTime, sweep: Sweep) -> Duties {
         let mut duties = Duties::default();
+        self.learn_patience(&sweep.view);
         let behind = store_is_behind(&sweep.listings, &sweep.view).map(StoreDoubt::Behind);
         let doubt = behind.or_else(|| sweep.view.doubt.clone());
         let accounts = self.census.accounts.clone();
@@ -101,7 +130,8 @@ impl Sweeper {
         for listing in &sweep.listings {
             self.fold(listing, &sweep.view, trusted, now, &mut census, &mut duties);
         }
-        self.strays.judge(&mut census, &sweep.view, sweep.authority, &mut duties);
+        let too_many = self.brake.stop(&census, &sweep.view, now);
+        self.strays.judge(&mut census, &sweep.view, too_many, sweep.authority, &mut duties);
         census.entries.sort_by(|a, b| (&a.provider, b.age).cmp(&(&b.provider, a.age)));
         self.look_at(&sweep.view, now);
         self.publish(census, &mut duties);
@@ -224,7 +254,7 @@ impl Sweeper {
                 continue;
             }
             match answer {
-                Ok((_, presence)) => self.settle(look_up, presence, view, &mut duties),
+                Ok((_, presence)) => self.settle(now, look_up, presence, view, &mut duties),
                 Err(error) => duties.say.push(Finding::LookUpFailed {
                     provider: look_up.provider,
                     lease: look_up.lease.lease_id,
@@ -235,7 +265,14 @@ impl Sweeper {
         duties
     }
 
-    fn settle(&mut self, look_up: LookUp, presence: Presence, view: &View, duties: &mut Duties) {
+    fn settle(
+        &mut self,
+        now: SystemTime,
+        look_up: LookUp,
+        presence: Presence,
+        view: &View,
+        duties: &mut Duties,
+    ) {
         let LookUp { provider, lease, question } = look_up;
         match question {
             Question::Gone { node, attempt } => {
@@ -254,7 +291,8 @@ impl Sweeper {
                 let taking = Taking { provider, found: *found, class, authority };
                 if presence == Presence::Absent {
                     self.forget(&taking);
-                } else if self.strays.may_go(&taking, view) {
+                } else if self.strays.may_go(&taking, view) && self.brake.lets(&taking, view, now) {
+                    self.brake.note(&taking, now);
                     duties.destroy.push(taking);
                 }
             }

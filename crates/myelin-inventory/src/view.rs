@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     sync::Arc,
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use myelin_executor::FoundLease;
@@ -13,9 +13,10 @@ use myelin_shape::{
 };
 use myelin_state::{
     ClusterState, LeaseFacts, ManagedNode, NodeIntent, NodeRecord, NodeStage, OperationKind,
+    RetryPolicy,
 };
 
-use crate::Behind;
+use crate::{Behind, Rules};
 
 /// Why the records are not to be trusted with a collection (`spec 4.3`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,6 +121,10 @@ pub struct View {
     pub run: RunId,
     /// No attempt at or above this was ever given out.
     pub next_attempt_id: u64,
+    /// No desired generation above this was ever acted on.
+    pub generation: u64,
+    /// The longest that a create may be under way by the policy of now; zero if the records do not tell.
+    pub longest_create: Duration,
     /// Whether an operator stopped all effects.
     pub paused: bool,
     /// Why the records are not to be trusted with a collection, if they are not.
@@ -129,14 +134,16 @@ pub struct View {
 }
 
 impl View {
-    /// Returns the view of a state, with no doubt about it and nobody heard.
-    pub fn of(cluster: ClusterUid, run: RunId, state: &ClusterState) -> Self {
+    /// Returns the view of a state that was acted on up to a desired generation, with no doubt about it and nobody heard.
+    pub fn of(cluster: ClusterUid, run: RunId, state: &ClusterState, generation: u64) -> Self {
         let mut digests = Digests::default();
         let slots = state.nodes.iter();
         Self {
             cluster,
             run,
             next_attempt_id: state.next_attempt_id,
+            generation,
+            longest_create: Duration::ZERO,
             paused: state.paused,
             doubt: None,
             slots: slots.map(|(id, node)| (id.clone(), Slot::of(node, &mut digests))).collect(),
@@ -148,6 +155,12 @@ impl View {
     pub fn doubted(mut self, doubt: Option<StoreDoubt>) -> Self {
         self.doubt = doubt;
         self
+    }
+
+    /// Returns the view with the policy that creates are under now.
+    #[must_use]
+    pub fn under(self, retry: &RetryPolicy) -> Self {
+        Self { longest_create: Rules::of(retry).longest_create, ..self }
     }
 
     /// Returns the view with the last contact of each attempt's agent.
@@ -174,6 +187,13 @@ impl View {
     pub(crate) fn live_slot(&self, key: &AttemptKey) -> Option<&Slot> {
         let slot = self.slots.get(&key.node)?;
         (slot.attempt == key.attempt && slot.life != Life::Over).then_some(slot)
+    }
+
+    /// Returns whether a lease was made for something that was never recorded, as far as the records know.
+    pub(crate) fn is_behind(&self, found: &FoundLease) -> bool {
+        self.is_ours(&found.key)
+            && (found.key.attempt.0 >= self.next_attempt_id
+                || found.generation.is_some_and(|it| it > self.generation))
     }
 
     pub(crate) fn is_ours(&self, key: &AttemptKey) -> bool {

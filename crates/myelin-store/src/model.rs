@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, net::SocketAddr, time::SystemTime};
 
-use myelin_shape::{ClusterShape, ClusterUid, LogicalNodeId, ProviderKind, RunId};
+use myelin_shape::{ClusterShape, ClusterUid, LogicalNodeId, ProviderKind, ProviderLeaseId, RunId};
 use myelin_state::{ClusterState, DriverEvent, RetryPolicy};
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +38,8 @@ pub struct Settings {
     pub address: Option<SocketAddr>,
     /// For each provider what names the place it leases from: a directory, a daemon, an account.
     pub providers: BTreeMap<ProviderKind, String>,
+    /// The leases that were nobody's and were taken without a person's word lately, each with when.
+    pub unasked: BTreeMap<(ProviderKind, ProviderLeaseId), SystemTime>,
 }
 
 /// One of [`Settings`].
@@ -47,6 +49,8 @@ pub enum Setting {
     Address(SocketAddr),
     /// What names the place a provider leases from.
     Provider(ProviderKind, String),
+    /// All leases that were taken without a person's word lately.
+    Unasked(BTreeMap<(ProviderKind, ProviderLeaseId), SystemTime>),
 }
 
 impl Settings {
@@ -57,6 +61,7 @@ impl Settings {
             Setting::Provider(kind, identity) => {
                 self.providers.insert(kind, identity);
             }
+            Setting::Unasked(unasked) => self.unasked = unasked,
         }
     }
 }

@@ -86,9 +86,27 @@ pub enum Error {
         /// Which was meant.
         expected: RunId,
     },
+    /// Machines are there, and no state.
+    #[error("{} holds {n_machines} machines, but the state that knew of them is gone", path.display())]
+    Lost {
+        /// Where.
+        path: PathBuf,
+        /// How many.
+        n_machines: usize,
+    },
     /// A machine is there that the state knows nothing of.
     #[error("{0}")]
     Behind(Box<Behind>),
+    /// Another account, daemon or host answers than the machines were leased from.
+    #[error("{provider} is another one: it was {known:?}, and is {found:?}")]
+    OtherIdentity {
+        /// Which.
+        provider: ProviderKind,
+        /// Who answered before.
+        known: String,
+        /// Who answers now.
+        found: String,
+    },
     /// Agents dial somewhere else.
     #[error("agents of this run dial {stored}, which cannot become {asked} while there are nodes")]
     OtherAddress {
@@ -451,7 +469,8 @@ impl Host {
         let process = Arc::new(ProcessProvider::new(process, Arc::new(outputs.clone()))?);
         let (provider, bootstrap) = (provider(process.clone()), bootstrap(process.clone()));
         let providers = vec![Arc::clone(&provider)];
-        inventory::check(&providers, &clock, &View::of(cluster, run, &loaded.state)).await?;
+        let view = View::of(cluster, run, &loaded.state, loaded.acted_generation);
+        inventory::check(&providers, &clock, &view, &loaded.settings).await?;
         let unheard = |error: ProviderError| Error::Listing {
             provider: provider.kind(),
             error: error.to_string(),
@@ -487,10 +506,9 @@ impl Host {
             ..runtime::Options::new(cluster, run, clock, kinds())
         };
         let (service, handle) = Service::new(runtime_options, parts, before);
-        let records =
-            inventory::LoopRecords { handle: handle.clone(), store, state: state.clone() };
+        let records = inventory::Books { journal: handle.clone(), store, state: state.clone() };
         let (sweeps, inventory) =
-            Inventory::new(counting, providers.iter().cloned(), Arc::new(records), sender);
+            Inventory::new(counting, executor.providers(), Arc::new(records), sender);
 
         let socket = SocketPlace::find(state)?;
         let server =

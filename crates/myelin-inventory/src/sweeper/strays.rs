@@ -21,7 +21,7 @@ use myelin_shape::{ProviderKind, ProviderLeaseId};
 use crate::{
     Authority, Census, Class, Duties, Entry, Fate, Listing, LookUp, Question, Stop, Taking, View,
     census::{Sight, age_of, classify},
-    sweeper::tenth_of,
+    sweeper::key_of,
 };
 
 /// How many listings in a row must show a lease as nobody's before it is taken.
@@ -53,7 +53,7 @@ impl Strays {
     /// Returns the age of a lease: by the provider's clock or by how long we have seen it, since clocks may differ.
     pub(super) fn age(&self, listing: &Listing, found: &FoundLease) -> Duration {
         let by_clock = age_of(found, listing);
-        let known = self.0.get(&(listing.provider.clone(), found.lease.lease_id.clone()));
+        let known = self.0.get(&key_of(&listing.provider, found));
         let seen_for = known.and_then(|it| listing.listed_at.duration_since(it.first).ok());
         by_clock.max(seen_for.unwrap_or_default())
     }
@@ -72,7 +72,7 @@ impl Strays {
         let owned: Vec<_> = owned.map(|it| &it.found.key).collect();
         let mut entries = Vec::with_capacity(seen.len());
         for Seen { found, class, age, may_be_new } in seen {
-            let key = (provider.clone(), found.lease.lease_id.clone());
+            let key = key_of(provider, found);
             let old = before.remove(&key);
             if class.is_stray() || *class == Class::Young {
                 let alone = *class == Class::Surplus && !owned.contains(&&found.key);
@@ -114,15 +114,15 @@ impl Strays {
         &self,
         census: &mut Census,
         view: &View,
+        too_many: Option<Stop>,
         authority: Authority,
         duties: &mut Duties,
     ) {
-        let n_strays = census.entries.iter().filter(|entry| entry.class.is_stray()).count();
-        if n_strays == 0 {
+        if !census.entries.iter().any(|entry| entry.class.is_stray()) {
             return;
         }
         let may_override = |stop: &Stop| authority == Authority::Person && stop.yields_to_person();
-        census.stop = why_not(census, view, n_strays).filter(|stop| !may_override(stop));
+        census.stop = why_not(census, view).or(too_many).filter(|stop| !may_override(stop));
         let stopped = census.stop.is_some();
         for entry in census.entries.iter_mut().filter(|entry| entry.class.is_stray()) {
             let held = census.accounts.get(&entry.provider).is_none_or(|it| it.hold.is_some());
@@ -139,7 +139,7 @@ impl Strays {
     }
 
     fn of(&self, provider: &ProviderKind, found: &FoundLease) -> Option<Sighted> {
-        self.0.get(&(provider.clone(), found.lease.lease_id.clone())).copied()
+        self.0.get(&key_of(provider, found)).copied()
     }
 
     /// Judges once more a stray that was looked up and is there, against the records of now.
@@ -152,15 +152,14 @@ impl Strays {
             if view.paused { Some(Stop::Paused) } else { view.doubt.clone().map(Stop::Store) };
         let stopped =
             stop.is_some_and(|it| *authority == Authority::Rules || !it.yields_to_person());
-        let ahead = found.key.attempt.0 >= view.next_attempt_id;
         sighted.is_some_and(|it| it.ripe && it.n >= SIGHTINGS)
             && !stopped
-            && !ahead
+            && !view.is_behind(found)
             && classify(provider, found, view, &view.protected(), sight) == *class
     }
 
     pub(super) fn forget(&mut self, taking: &Taking) {
-        self.0.remove(&(taking.provider.clone(), taking.found.lease.lease_id.clone()));
+        self.0.remove(&key_of(&taking.provider, &taking.found));
     }
 
     pub(super) fn forget_sightings(&mut self) {
@@ -191,15 +190,9 @@ fn look_up(entry: &Entry, authority: Authority) -> LookUp {
     }
 }
 
-fn why_not(census: &Census, view: &View, n_strays: usize) -> Option<Stop> {
-    if let Some(doubt) = &census.doubt {
-        return Some(Stop::Store(doubt.clone()));
-    }
-    if view.paused {
-        return Some(Stop::Paused);
-    }
-    let limit = tenth_of(view.n_leases());
-    (n_strays > limit).then_some(Stop::TooMany { n_strays, limit })
+fn why_not(census: &Census, view: &View) -> Option<Stop> {
+    let doubt = census.doubt.clone().map(Stop::Store);
+    doubt.or_else(|| view.paused.then_some(Stop::Paused))
 }
 
 /// Returns whether a lease was made for a later attempt of its slot than the recorded one: a slot's attempts only grow, so

@@ -1,12 +1,17 @@
 //! When a lease that is nobody's is taken, and when not.
 
+use std::{collections::BTreeMap, time::Duration};
+
 use insta::assert_snapshot;
 
 use myelin_executor::{FoundLease, Presence, ProviderIdentity};
-use myelin_shape::NodeAttemptId;
+use myelin_shape::{LogicalNodeId, NodeAttemptId};
 
 use super::fixture::*;
-use crate::{Authority, Event, StoreDoubt, Taking};
+use crate::{Authority, Event, Rules, StoreDoubt, Sweeper, Taking};
+
+/// Somewhat more than what was taken unasked is counted for.
+const DAY: Duration = Duration::from_hours(25);
 
 fn orphan() -> FoundLease {
     found("worker-77", 7, "lease-77")
@@ -107,6 +112,7 @@ fn records_are_asked_once_more_right_before() {
     check(|rig| rig.view.paused = true, "paused");
     check(|rig| rig.view.doubt = Some(StoreDoubt::Restored), "restored");
     check(|rig| rig.view.next_attempt_id = 7, "behind");
+    check(|rig| rig.view.generation = 0, "behind by its generation");
 }
 
 #[test]
@@ -127,6 +133,114 @@ fn more_than_a_tenth_asks_and_goes_with_a_persons_yes() {
     destroy: orphan lease-31 of fake, made for gone-0 attempt 31
     destroy: orphan lease-32 of fake, made for gone-0 attempt 32
     ");
+}
+
+/// Sweeps until a stray is about to go, and lets it.
+fn take(rig: &mut Rig) -> String {
+    rig.sweep();
+    rig.sweep();
+    let text = rig.answer(Presence::Present);
+    for taking in std::mem::take(&mut rig.duties.destroy) {
+        rig.leases.retain(|found| found.lease != taking.found.lease);
+        rig.sweeper.handle(rig.now, Event::Taken { taking, outcome: Ok(()) });
+    }
+    text
+}
+
+#[test]
+fn a_tenth_at_a_time_is_a_tenth_a_day() {
+    let mut rig = Rig::of_nodes(20, []);
+    for n in [30, 31] {
+        rig.leases.push(found("gone-0", n, &format!("lease-{n}")));
+        assert!(take(&mut rig).starts_with("destroy: "));
+    }
+    rig.leases.push(found("gone-0", 32, "lease-32"));
+    assert_snapshot!(rig.sweep(), @"
+    lease-32 is orphan and asks
+    say: leases that are nobody's are left alone: 1 more after 2 within a day, and no more than 2 are taken unasked
+    ");
+    assert_eq!(take(&mut rig), "nothing");
+    rig.now += DAY;
+    assert!(take(&mut rig).starts_with("destroy: "), "a day later it is another one");
+}
+
+#[test]
+fn records_that_forget_node_after_node_lose_no_more_than_a_tenth_a_day() {
+    let mut rig = Rig::of_nodes(20, []);
+    for n in 0..20 {
+        rig.view.slots.remove(&LogicalNodeId::from(format!("worker-{n}")));
+        rig.sweep();
+        take(&mut rig);
+    }
+    assert_eq!(rig.leases.len(), 19, "a tenth of 19 is one");
+}
+
+#[test]
+fn what_was_taken_unasked_is_remembered_over_a_restart() {
+    let mut rig = Rig::of_nodes(3, [orphan()]);
+    take(&mut rig);
+    let unasked = rig.sweeper.unasked().clone();
+    assert_eq!(unasked.len(), 1);
+    rig.sweeper = Sweeper::new(Rules::default(), BTreeMap::new()).remembering(unasked);
+    rig.leases.push(found("worker-78", 8, "lease-78"));
+    assert_eq!(take(&mut rig), "nothing");
+    assert!(rig.sweep().contains("lease-78 is orphan and asks"));
+}
+
+#[test]
+fn persons_word_starts_the_count_anew() {
+    let mut rig = Rig::of_nodes(3, [orphan()]);
+    take(&mut rig);
+    rig.leases.push(found("worker-78", 8, "lease-78"));
+    rig.authority = Authority::Person;
+    assert!(take(&mut rig).starts_with("destroy: "));
+    assert!(rig.sweeper.unasked().is_empty());
+    rig.authority = Authority::Rules;
+    rig.leases.push(found("worker-79", 9, "lease-79"));
+    assert!(take(&mut rig).starts_with("destroy: "));
+}
+
+#[test]
+fn strays_of_one_sweep_are_counted_one_by_one() {
+    let strays = [found("gone-0", 30, "lease-30"), found("gone-0", 31, "lease-31")];
+    let mut rig = Rig::of_nodes(20, strays);
+    rig.sweep();
+    rig.sweep();
+    // Meanwhile the run has become smaller.
+    rig.view.slots.retain(|_, slot| slot.attempt.0 < 9);
+    assert_snapshot!(rig.answer(Presence::Present), @"destroy: orphan lease-30 of fake, made for gone-0 attempt 30");
+}
+
+#[test]
+fn lease_of_a_later_generation_is_a_store_behind() {
+    let later = FoundLease { generation: Some(10), ..orphan() };
+    let mut rig = Rig::of_nodes(3, [later]);
+    rig.authority = Authority::Person;
+    rig.sweep();
+    assert_snapshot!(rig.sweep(), @"
+    lease-77 is orphan and asks
+    nothing
+    ");
+    assert_snapshot!(rig.sweeper.census().doubt.as_ref().expect("it is behind"), @"the store is behind: lease-77 of fake was made for worker-77 under generation 10, and the store's last generation is 9");
+}
+
+#[test]
+fn lease_that_does_not_say_its_generation_is_like_any_other() {
+    let mut rig = Rig::of_nodes(3, [FoundLease { generation: None, ..orphan() }]);
+    assert!(take(&mut rig).starts_with("destroy: "));
+}
+
+#[test]
+fn longer_creates_are_waited_for_once_the_records_know_of_them() {
+    let mut lease = orphan();
+    lease.created_at = at(800);
+    let mut rig = Rig::of_nodes(3, [lease]);
+    rig.view.longest_create = 8 * INTERVAL;
+    for _ in 0..4 {
+        assert_eq!(rig.sweep(), "lease-77 is young and waits\nnothing");
+    }
+    rig.view.longest_create = INTERVAL;
+    assert_eq!(rig.sweep(), "lease-77 is orphan and waits\nnothing", "at 1300, 500 s old");
 }
 
 #[test]

@@ -91,6 +91,8 @@ pub(super) fn view<'a>(slots: impl IntoIterator<Item = (&'a str, Slot)>) -> View
         cluster: CLUSTER,
         run: RunId(1),
         next_attempt_id: 1000,
+        generation: 9,
+        longest_create: Duration::ZERO,
         paused: false,
         doubt: None,
         slots: slots.into_iter().map(|(node, slot)| (node.into(), slot)).collect(),

@@ -13,7 +13,7 @@ fn check(change: impl FnOnce(&mut ManagedNode)) -> Slot {
     change(&mut node);
     let mut state = ClusterState { next_attempt_id: 4, ..ClusterState::default() };
     state.nodes.insert(spec.logical_node_id, node);
-    let view = View::of(CLUSTER, RunId(1), &state);
+    let view = View::of(CLUSTER, RunId(1), &state, 9);
     assert_eq!(view.next_attempt_id, 4);
     view.slots["worker-0"].clone()
 }

@@ -10,6 +10,7 @@ use myelin_executor::{
     fake::{CallKind, Flaw, Step},
 };
 use myelin_inventory::{Class, Error, Fate, HoldReason, StoreDoubt};
+use myelin_shape::ProviderKind;
 use myelin_state::{ErrorClass, NodeEvent};
 
 use crate::support::*;
@@ -215,4 +216,36 @@ async fn lease_being_born_is_never_taken() {
     assert_eq!(handle.snapshot().counts[&Class::Pending], 1);
     handle.collect(true).await.expect("the loop lives");
     assert_eq!(rig.world.leases().len(), 3, "not by a person's word either");
+}
+
+#[tokio::test(start_paused = true)]
+async fn provider_that_is_rate_limited_is_unknown_and_not_empty() {
+    let mut rig = Rig::of_nodes(3).await;
+    let class = ErrorClass::RateLimited(Duration::from_secs(20));
+    rig.world.always(CallKind::List, Step::fail(class, "slow down"));
+    let (handle, _task) = rig.start();
+    after_sweeps(4).await;
+    let census = handle.census();
+    assert!(census.missing.is_empty());
+    let held = census.accounts[&ProviderKind::from("fake")].hold.as_ref().expect("it is held");
+    assert_snapshot!(held.reason, @"cannot be listed: rate limited: slow down");
+    assert_eq!(rig.world.n_calls(CallKind::Presence) + rig.world.n_calls(CallKind::Destroy), 0);
+    assert!(rig.observations.try_recv().is_err(), "no node has lost anything");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_taken_unasked_is_recorded_and_a_restart_goes_on_counting() {
+    let mut rig = Rig::of_nodes(3).await;
+    rig.make_orphans(1).await;
+    let (_, task) = rig.start();
+    after_sweeps(2).await;
+    assert_eq!(rig.world.leases().len(), 3);
+    drop(task);
+    rig.options.unasked = rig.books.inner().unasked.clone();
+    assert_eq!(rig.options.unasked.len(), 1);
+    rig.make_orphans(2).await;
+    let (handle, _task) = rig.start();
+    after_sweeps(3).await;
+    assert_eq!(rig.world.leases().len(), 5);
+    assert!(handle.snapshot().stop.is_some());
 }

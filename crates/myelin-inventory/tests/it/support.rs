@@ -16,7 +16,9 @@ use myelin_executor::{
     CreateRequest, FoundLease, ProviderIdentity,
     fake::{CallKind, FakeWorld},
 };
-use myelin_inventory::{Finding, Handle, Inventory, Life, Options, Records, Slot, Taking, View};
+use myelin_inventory::{
+    Finding, Handle, Inventory, Life, Options, Records, Slot, Taking, Unasked, View,
+};
 use myelin_shape::{
     AttemptKey, ClusterUid, NodeAttemptId, ProviderKind, RunId, RunNodeGroupSpec, expand_node_group,
 };
@@ -39,6 +41,8 @@ pub(crate) struct Inner {
     pub(crate) findings: Vec<Finding>,
     /// Each recorded taking, with whether the lease existed then.
     pub(crate) takings: Vec<(Taking, bool)>,
+    /// What was taken unasked, as last recorded.
+    pub(crate) unasked: Unasked,
     /// How many listings had been made at each reading.
     pub(crate) readings: Vec<usize>,
 }
@@ -58,7 +62,7 @@ impl Records for Books {
         inner.view.clone()
     }
 
-    async fn record_taking(&self, taking: &Taking) -> Result<(), String> {
+    async fn record_taking(&self, taking: &Taking, unasked: &Unasked) -> Result<(), String> {
         tokio::task::yield_now().await;
         let lease = &taking.found.lease.lease_id;
         let exists = self.world.leases().iter().any(|it| it.lease.lease_id == *lease);
@@ -67,6 +71,7 @@ impl Records for Books {
             return Err(refusal.clone());
         }
         inner.takings.push((taking.clone(), exists));
+        inner.unasked = unasked.clone();
         Ok(())
     }
 
@@ -104,6 +109,8 @@ impl Rig {
             cluster: CLUSTER,
             run: RunId(1),
             next_attempt_id: 1000,
+            generation: 9,
+            longest_create: Duration::ZERO,
             paused: false,
             doubt: None,
             slots: std::collections::BTreeMap::new(),
@@ -117,6 +124,7 @@ impl Rig {
                 lose_identities: false,
                 findings: Vec::new(),
                 takings: Vec::new(),
+                unasked: Unasked::new(),
                 readings: Vec::new(),
             }),
         });

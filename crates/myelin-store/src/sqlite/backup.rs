@@ -17,8 +17,9 @@ use crate::{
     },
 };
 
-/// Attempts that were made after a backup and left no label are below this many.
-const ATTEMPTS_AHEAD: u64 = 1_000_000;
+/// Attempts that were made after a backup, and generations that were acted on, are below this many: most left no label,
+/// and the label of one that did must not say that an accepted store is behind.
+const AHEAD: u64 = 1_000_000;
 
 /// What [`SqliteStore::accept_behind`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,11 +94,8 @@ async fn accept(place: &Place, options: &Options) -> Result<Accepted, StoreError
     check_cluster(place, found.cluster, mark.cluster)?;
     let head = Head {
         sequence: found.sequence.max(mark.sequence) + 1,
-        acted_generation: found.generation.max(mark.generation) + 1,
-        next_attempt_id: found
-            .next_attempt_id
-            .max(mark.next_attempt_id)
-            .saturating_add(ATTEMPTS_AHEAD),
+        acted_generation: found.generation.max(mark.generation).saturating_add(AHEAD),
+        next_attempt_id: found.next_attempt_id.max(mark.next_attempt_id).saturating_add(AHEAD),
         ..contents.head
     };
     run(&mut connection, place, "BEGIN IMMEDIATE").await?;

@@ -2,9 +2,10 @@
 
 use std::{
     collections::BTreeMap,
-    time::{Duration, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use myelin_shape::{ProviderKind, ProviderLeaseId};
 use smol_str::SmolStr;
 
 use crate::{
@@ -17,6 +18,11 @@ use crate::{
 };
 
 const PROVIDER: &str = "provider.";
+
+const UNASKED: &str = "unasked";
+
+/// A taken lease as it is written: when is in milliseconds since 1970.
+type Taken = (ProviderKind, ProviderLeaseId, u64);
 
 /// Returns the rows of an identity.
 pub(crate) fn identity_rows(identity: &Identity, place: &Place) -> Result<Vec<Row>, StoreError> {
@@ -35,6 +41,11 @@ pub(crate) fn setting_row(setting: Setting) -> Row {
     let (id, body) = match setting {
         Setting::Address(address) => ("address".into(), address.to_string()),
         Setting::Provider(kind, identity) => (SmolStr::from(format!("{PROVIDER}{kind}")), identity),
+        Setting::Unasked(unasked) => {
+            let taken = unasked.into_iter().map(|((kind, lease), at)| (kind, lease, to_millis(at)));
+            let taken: Vec<Taken> = taken.collect();
+            (UNASKED.into(), serde_json::to_string(&taken).expect("numbers and strings are JSON"))
+        }
     };
     Row::new(Table::Meta, id, body)
 }
@@ -58,9 +69,20 @@ pub(crate) fn read(
     let providers = rows
         .iter()
         .filter_map(|(id, body)| id.strip_prefix(PROVIDER).map(|kind| (kind.into(), body.clone())));
+    let taken = rows.get(UNASKED).map(|body| serde_json::from_str::<Vec<Taken>>(body)).transpose();
+    let taken = taken.map_err(|_| damaged(UNASKED))?.unwrap_or_default();
     let settings = Settings {
         address: address.map_err(|_| damaged("address"))?,
         providers: providers.collect(),
+        unasked: taken
+            .into_iter()
+            .map(|(kind, lease, at)| ((kind, lease), UNIX_EPOCH + Duration::from_millis(at)))
+            .collect(),
     };
     Ok((identity, settings))
+}
+
+fn to_millis(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -60,6 +60,8 @@ async fn identity_settings_and_what_is_wanted_are_loaded() {
     store.set(Setting::Address(address)).await.unwrap();
     store.set(Setting::Provider("process".into(), "old".into())).await.unwrap();
     store.set(Setting::Provider("process".into(), "host-1".into())).await.unwrap();
+    let unasked = [(("process".into(), "lease-1".into()), at(7))].into();
+    store.set(Setting::Unasked(unasked)).await.unwrap();
     let (state, desired) = (state(1), desired(4));
     store.commit(Batch { desired: Some(&desired), ..Batch::new(at(9), &state) }).await.unwrap();
     drop(store);
@@ -67,6 +69,8 @@ async fn identity_settings_and_what_is_wanted_are_loaded() {
     assert_eq!(loaded.identity, identity());
     assert_eq!(loaded.settings.address, Some(address));
     assert_eq!(loaded.settings.providers["process"], "host-1");
+    let unasked: Vec<_> = loaded.settings.unasked.into_iter().collect();
+    assert_eq!(unasked, [(("process".into(), "lease-1".into()), at(7))]);
     assert_eq!(loaded.desired, Some(desired));
     assert_eq!((loaded.now, loaded.acted_generation), (at(9), 4));
     assert!(loaded.state.nodes.is_empty(), "a node that no batch names is not stored");

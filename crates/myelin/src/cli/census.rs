@@ -100,6 +100,9 @@ fn judge(view: &CensusView, agreed: bool) -> Outcome {
     let failed = view.collected.iter().find(|it| it.error.is_some());
     let (message, hint) = if let Some(doubt) = &view.doubt {
         let hint = match view.doubt_code.as_deref() {
+            Some("restored") if !view.held.is_empty() => {
+                "a provider is not believed yet; `myelin up FILE` replaces what is missing, then look again"
+            }
             Some("restored") if agreed => {
                 "some machines are too young to judge, or are seen for the first time; say it again later"
             }

@@ -91,6 +91,9 @@ impl From<host::Error> for Failure {
             host::Error::OtherRun { .. } => {
                 "--state-dir chooses another directory; without it every run has its own"
             }
+            host::Error::Lost { .. } => {
+                "nothing was done to them; put state.db and state.mark back, or a backup with `myelin restore FILE`; without one, `myelin down --without-state` removes them"
+            }
             host::Error::Behind { .. } => {
                 "nothing is done: put the latest state back, or say `myelin restore --accept` to go on with this one"
             }
@@ -98,10 +101,14 @@ impl From<host::Error> for Failure {
             host::Error::Listing { .. } => {
                 "nothing is done before it is known what there is; try again when the provider answers"
             }
-            host::Error::Desired(_) => "use the `myelin` that wrote it",
-            host::Error::Provider(_) | host::Error::Socket { .. } => {
-                "--state-dir chooses another directory"
+            host::Error::OtherIdentity { .. } => {
+                "nothing is done: there every machine would look absent. Put the right one back, or say `myelin census --accept-identity PROVIDER` if it is right"
             }
+            host::Error::Desired(_) => "use the `myelin` that wrote it",
+            host::Error::Provider(_) => {
+                "nothing is done before it is known what there is; mend that and try again"
+            }
+            host::Error::Socket { .. } => "--state-dir chooses another directory",
             host::Error::Program(_) => "run `myelin` from a path that still exists",
             host::Error::Random(_) => "try again",
         };

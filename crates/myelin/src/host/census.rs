@@ -1,18 +1,15 @@
 //! What exists, where no loop runs to say it.
 
-use std::{
-    mem,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use myelin_driver::DriverEvent;
 use myelin_executor::{Clock, Provider, ProviderIdentity};
 use myelin_inventory::{
-    Authority, Event, Finding, Inventory, Limits, Listing, Options, Records, StoreDoubt, Sweep,
-    Sweeper, Taking, View, list_all,
+    Authority, Event, Inventory, Limits, Listing, Options, StoreDoubt, Sweep, Sweeper, View,
+    list_all,
 };
-use myelin_shape::{ClusterUid, ProviderKind};
+use myelin_shape::ClusterUid;
 use myelin_store::{Batch, Loaded, Setting, SqliteStore, Store, StoreError};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
@@ -26,7 +23,7 @@ use crate::{
 
 use super::{
     Error, Opened, doubtful,
-    inventory::{collecting, doubted_if_restored, noted, options, rules},
+    inventory::{Books, Journal, doubted_if_restored, options, rules},
     providers_for_cleanup,
 };
 
@@ -67,8 +64,8 @@ impl Idle {
     async fn count(&self, loaded: &Loaded) -> CensusView {
         let clock = Clock::runtime().not_before(loaded.now);
         let view = self.view(loaded);
-        let Options { rules, identities, .. } = settings(loaded, clock.clone());
-        let mut sweeper = Sweeper::new(rules, identities);
+        let Options { rules, identities, unasked, .. } = settings(loaded, clock.clone());
+        let mut sweeper = Sweeper::new(rules, identities).remembering(unasked);
         sweeper.handle(clock.now(), Event::Primed(view.clone()));
         let (listings, failures) =
             list_all(&self.providers, view.cluster, &clock, Limits::default()).await;
@@ -82,7 +79,8 @@ impl Idle {
     fn view(&self, loaded: &Loaded) -> View {
         let doubt = loaded.doubt.as_ref().map(|doubt| StoreDoubt::Incomplete(doubtful(doubt)));
         let identity = &loaded.identity;
-        let view = View::of(identity.cluster, identity.run, &loaded.state).doubted(doubt);
+        let view = View::of(identity.cluster, identity.run, &loaded.state, loaded.acted_generation)
+            .doubted(doubt);
         doubted_if_restored(view, &self.state)
     }
 
@@ -128,8 +126,9 @@ impl Idle {
         let clock = Clock::runtime().not_before(loaded.now);
         let view = self.view(&loaded);
         let (cluster, options) = (view.cluster, settings(&loaded, clock.clone()));
-        let unwritten = Mutex::default();
-        let records = Arc::new(StoreRecords { store, loaded, view, clock, unwritten });
+        let journal =
+            IdleJournal { store: store.clone(), loaded, view, clock, unwritten: Mutex::default() };
+        let records = Arc::new(Books { journal, store, state: self.state.clone() });
         // What is found out about attempts is for a loop.
         let (observations, _unheard) = unbounded_channel();
         let providers = self.providers.iter().cloned();
@@ -138,7 +137,7 @@ impl Idle {
         let task = AbortOnDropHandle::new(tokio::spawn(inventory.run(shutdown)));
         let collected = handle.collect(person).await;
         drop(task);
-        records.write(None).await?;
+        records.journal.write().await?;
         match collected {
             Ok(collected) => Ok(CensusView::after(cluster, &collected)),
             // It ended by itself, which only a defect can do. What there is now is said all the same.
@@ -174,9 +173,9 @@ fn settings(loaded: &Loaded, clock: Clock) -> Options {
     options(loaded.identity.cluster, clock, rules, &loaded.settings)
 }
 
-/// The records of a run that nobody else changes.
+/// The journal of a run that nobody else changes.
 #[derive(Debug)]
-struct StoreRecords {
+struct IdleJournal {
     store: Arc<SqliteStore>,
     loaded: Loaded,
     view: View,
@@ -184,53 +183,38 @@ struct StoreRecords {
     unwritten: Mutex<Vec<DriverEvent>>,
 }
 
-impl StoreRecords {
-    fn push(&self, notice: Notice) {
-        let (node, attempt) = notice.of.unzip();
-        let event = DriverEvent { at: self.clock.now(), node, attempt, kind: notice.kind };
-        self.unwritten.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+impl IdleJournal {
+    fn unwritten(&self) -> MutexGuard<'_, Vec<DriverEvent>> {
+        self.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes what happened, and what is about to. After a failure the next write begins with the same.
-    async fn write(&self, next: Option<Notice>) -> Result<(), StoreError> {
-        if let Some(notice) = next {
-            self.push(notice);
-        }
-        let events = self.unwritten.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    /// Writes what was noted. After a failure the next write begins with the same.
+    async fn write(&self) -> Result<(), StoreError> {
+        let events = self.unwritten().clone();
         if events.is_empty() {
             return Ok(());
         }
         let new = Batch::new(self.clock.now(), &self.loaded.state);
         self.store.commit(Batch { events: &events, barrier: true, ..new }).await?;
-        let mut unwritten = self.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
-        let later = unwritten.split_off(events.len());
-        drop(mem::replace(&mut *unwritten, later));
+        self.unwritten().drain(..events.len());
         Ok(())
     }
 }
 
 #[async_trait]
-impl Records for StoreRecords {
+impl Journal for IdleJournal {
     async fn view(&self) -> Result<View, String> {
         Ok(self.view.clone())
     }
 
-    async fn record_taking(&self, taking: &Taking) -> Result<(), String> {
-        self.write(Some(collecting(taking))).await.map_err(|error| error.to_string())
+    async fn record(&self, notice: Notice) -> Result<(), String> {
+        self.note(notice);
+        self.write().await.map_err(|error| error.to_string())
     }
 
-    async fn record_identity(
-        &self,
-        provider: &ProviderKind,
-        identity: &ProviderIdentity,
-    ) -> Result<(), String> {
-        let setting = Setting::Provider(provider.clone(), identity.0.clone());
-        self.store.set(setting).await.map_err(|error| error.to_string())
-    }
-
-    fn note(&self, finding: &Finding) {
-        if let Some(notice) = noted(finding) {
-            self.push(notice);
-        }
+    fn note(&self, notice: Notice) {
+        let (node, attempt) = notice.of.unzip();
+        let event = DriverEvent { at: self.clock.now(), node, attempt, kind: notice.kind };
+        self.unwritten().push(event);
     }
 }

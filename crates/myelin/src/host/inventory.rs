@@ -1,11 +1,12 @@
 //! The inventory sweep of a loop: what it starts with, what it reads, and where it writes.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 use myelin_executor::{Clock, Provider, ProviderIdentity};
 use myelin_inventory::{
-    Finding, Limits, Options, Records, Rules, StoreDoubt, Taking, View, list_all, store_is_behind,
+    Finding, Limits, Listing, Options, Records, Rules, StoreDoubt, Taking, Unasked, View, list_all,
+    store_is_behind,
 };
 use myelin_shape::{ClusterUid, ProviderKind};
 use myelin_state::{EventKind, RetryPolicy};
@@ -23,18 +24,37 @@ use super::Error;
 ///
 /// # Errors
 ///
-/// A provider does not list, or what it lists shows that the state is not the latest.
+/// A provider does not list, or is another one than the machines were leased from, or what it lists shows that the state
+/// is not the latest.
 pub(super) async fn check(
     providers: &[Arc<dyn Provider>],
     clock: &Clock,
     view: &View,
+    settings: &Settings,
 ) -> Result<(), Error> {
     let listed = list_all(providers, view.cluster, clock, Limits::default()).await;
     let (listings, failures) = listed;
     if let Some(failure) = failures.into_iter().next() {
         return Err(Error::Listing { provider: failure.provider, error: failure.error });
     }
+    if !view.slots.is_empty() {
+        listings.iter().try_for_each(|listing| check_identity(listing, settings))?;
+    }
     store_is_behind(&listings, view).map_or(Ok(()), |behind| Err(Error::Behind(Box::new(behind))))
+}
+
+/// Refuses another account, daemon or host than the machines were leased from: there each of them would be absent, and a
+/// machine that was to be destroyed would pass for destroyed.
+fn check_identity(listing: &Listing, settings: &Settings) -> Result<(), Error> {
+    let (provider, found) = (&listing.provider, &listing.identity.0);
+    match settings.providers.get(provider).filter(|known| *known != found) {
+        None => Ok(()),
+        Some(known) => Err(Error::OtherIdentity {
+            provider: provider.clone(),
+            known: known.clone(),
+            found: found.clone(),
+        }),
+    }
 }
 
 /// Returns the rules under any of these policies: a create may be under way as long as the most patient one allows.
@@ -55,7 +75,12 @@ pub(super) fn options(
 ) -> Options {
     let identities = settings.providers.iter();
     let identities = identities.map(|(kind, id)| (kind.clone(), ProviderIdentity(id.clone())));
-    Options { rules, identities: identities.collect(), ..Options::new(cluster, clock) }
+    Options {
+        rules,
+        identities: identities.collect(),
+        unasked: settings.unasked.clone(),
+        ..Options::new(cluster, clock)
+    }
 }
 
 /// Returns the notice of a lease that is taken.
@@ -96,23 +121,59 @@ pub(super) fn noted(finding: &Finding) -> Option<Notice> {
     }
 }
 
-/// The records of a running loop.
+/// Where the history of a run is kept: by its loop, or, while it has none, by whoever holds it.
+#[async_trait]
+pub(super) trait Journal: fmt::Debug + Send + Sync {
+    /// Returns what is recorded now.
+    async fn view(&self) -> Result<View, String>;
+
+    /// Writes what is about to happen, durably.
+    async fn record(&self, notice: Notice) -> Result<(), String>;
+
+    /// Notes what happened, for the next write.
+    fn note(&self, notice: Notice);
+}
+
+#[async_trait]
+impl Journal for Handle {
+    async fn view(&self) -> Result<View, String> {
+        self.records().await.map_err(|error| error.to_string())
+    }
+
+    async fn record(&self, notice: Notice) -> Result<(), String> {
+        Self::record(self, notice).await.map_err(|error| error.to_string())
+    }
+
+    fn note(&self, notice: Notice) {
+        Self::note(self, notice);
+    }
+}
+
+/// The records of a run.
 #[derive(Debug)]
-pub(super) struct LoopRecords {
-    pub(super) handle: Handle,
+pub(super) struct Books<J> {
+    pub(super) journal: J,
     pub(super) store: Arc<dyn Store>,
     pub(super) state: StateDir,
 }
 
+impl<J> Books<J> {
+    async fn set(&self, setting: Setting) -> Result<(), String> {
+        self.store.set(setting).await.map_err(|error| error.to_string())
+    }
+}
+
 #[async_trait]
-impl Records for LoopRecords {
+impl<J: Journal> Records for Books<J> {
     async fn view(&self) -> Result<View, String> {
-        let view = self.handle.records().await.map_err(|error| error.to_string())?;
+        let view = self.journal.view().await?;
         Ok(doubted_if_restored(view, &self.state))
     }
 
-    async fn record_taking(&self, taking: &Taking) -> Result<(), String> {
-        self.handle.record(collecting(taking)).await.map_err(|error| error.to_string())
+    async fn record_taking(&self, taking: &Taking, unasked: &Unasked) -> Result<(), String> {
+        // First, so that a crash in between counts it.
+        self.set(Setting::Unasked(unasked.clone())).await?;
+        self.journal.record(collecting(taking)).await
     }
 
     async fn record_identity(
@@ -120,13 +181,12 @@ impl Records for LoopRecords {
         provider: &ProviderKind,
         identity: &ProviderIdentity,
     ) -> Result<(), String> {
-        let setting = Setting::Provider(provider.clone(), identity.0.clone());
-        self.store.set(setting).await.map_err(|error| error.to_string())
+        self.set(Setting::Provider(provider.clone(), identity.0.clone())).await
     }
 
     fn note(&self, finding: &Finding) {
         if let Some(notice) = noted(finding) {
-            self.handle.note(notice);
+            self.journal.note(notice);
         }
     }
 }

@@ -8,11 +8,14 @@ use super::{Error, Notice, core::Core};
 impl Core {
     /// Returns what is recorded of leases now. While it cannot be made durable, it is doubted.
     pub(super) fn records(&self) -> View {
+        let (cluster, run) = (self.options.cluster, self.options.run);
         let trouble = self.outbox.trouble();
         let doubt = trouble.map(|trouble| StoreDoubt::NotDurable(trouble.error.to_string()));
-        View::of(self.options.cluster, self.options.run, self.driver.state())
-            .heard(|key| self.ports.roster.last_contact(key))
-            .doubted(doubt)
+        let view = View::of(cluster, run, self.driver.state(), self.last_generation());
+        // Before anything was ever wanted, nothing can be under way.
+        let wanted = self.driver.desired().is_some();
+        let view = if wanted { view.under(self.driver.retry_policy()) } else { view };
+        view.heard(|key| self.ports.roster.last_contact(key)).doubted(doubt)
     }
 
     pub(super) fn note(&mut self, notice: Notice, barrier: bool) {

@@ -1,11 +1,13 @@
 //! What the inventory is told of the loop's records, and what it has written down.
 
+use std::time::Duration;
+
 use myelin::runtime::{Error, Notice};
 use myelin_inventory::{Life, StoreDoubt};
 use myelin_state::EventKind;
 use myelin_store::Fault;
 
-use super::world::{World, workers};
+use super::world::{World, file, workers};
 
 fn collecting() -> Notice {
     let kind = EventKind::Collecting { provider: "fake".into(), lease: "i-9".into() };
@@ -18,6 +20,32 @@ async fn the_records_name_every_machine_and_when_its_agent_was_heard() {
     let view = world.handle.records().await.unwrap();
     assert_eq!((view.n_leases(), view.next_attempt_id, view.doubt), (3, 3, None));
     assert!(view.slots.values().all(|slot| slot.life == Life::Live));
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_records_follow_what_is_wanted_in_how_long_a_create_may_take() {
+    let world = World::converged(workers(1, "a")).await;
+    let before = world.handle.records().await.unwrap();
+    let groups = "[{id: worker, count: 1, provider: fake, image: a}]";
+    let patient = file(groups, "retry: {operation_timeout: 1h}");
+    let applied = world.apply(patient).await.unwrap();
+    let after = world.handle.records().await.unwrap();
+    assert!(before.longest_create < Duration::from_mins(10), "{:?}", before.longest_create);
+    assert!(after.longest_create > Duration::from_hours(1));
+    assert_eq!((before.generation, after.generation), (1, applied.generation));
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn machines_carry_the_generation_they_were_decided_under() {
+    let world = World::converged(workers(1, "a")).await;
+    world.apply(workers(2, "a")).await.unwrap();
+    world.until_converged().await;
+    let mut leases = world.leases();
+    leases.sort_by(|a, b| a.key.cmp(&b.key));
+    let generations: Vec<_> = leases.iter().map(|lease| lease.generation).collect();
+    assert_eq!(generations, [Some(1), Some(2)]);
     world.end().await;
 }
 

@@ -16,7 +16,7 @@ use myelin::{
 };
 use myelin_driver::{ClusterDriver, Effects};
 use myelin_executor::{
-    Executor, Options as ExecutorOptions,
+    Executor, FoundLease, Options as ExecutorOptions,
     fake::{CallKind, FakeWorld},
 };
 use myelin_shape::{ClusterUid, RunId};
@@ -175,6 +175,11 @@ impl World {
     /// Returns how many machines there are, by the provider's word.
     pub(super) fn n_leases(&self) -> usize {
         self.fake.leases().len()
+    }
+
+    /// Returns the machines, by the provider's word.
+    pub(super) fn leases(&self) -> Vec<FoundLease> {
+        self.fake.leases()
     }
 
     pub(super) fn n_creates(&self) -> usize {
