@@ -4,6 +4,7 @@
 
 mod census;
 mod inventory;
+mod lost;
 mod shown;
 
 use std::{
@@ -46,6 +47,7 @@ use crate::{
 
 pub use self::{
     census::Idle,
+    lost::lost,
     shown::{Shown, doubtful},
 };
 
@@ -332,6 +334,10 @@ impl Opened {
     pub async fn open_or_begin(state: &StateDir, run: RunId) -> Result<Self, Error> {
         let opened = match Self::open(state).await {
             Err(Error::Store(StoreError::NotFound(_))) => {
+                let n_machines = lost(state).values().sum();
+                if n_machines > 0 {
+                    return Err(Error::Lost { path: state.leases(), n_machines });
+                }
                 let identity = Identity {
                     cluster: ClusterUid(random()?),
                     run,
@@ -393,6 +399,11 @@ impl Opened {
     pub fn is_over(&self) -> bool {
         let desired = self.loaded.desired.as_ref();
         self.n_nodes() == 0 && desired.is_none_or(|desired| desired.shape.groups.is_empty())
+    }
+
+    /// Returns how many leases are recorded.
+    pub fn n_leases(&self) -> usize {
+        self.loaded.state.nodes.values().filter(|node| node.record.lease.is_some()).count()
     }
 
     /// Returns how many slots are managed.

@@ -10,7 +10,7 @@ use myelin_shape::RunId;
 use crate::{
     control::{self, Client, Reply, Request},
     file,
-    host::{Opened, Shown, doubtful},
+    host::{self, Opened, Shown, doubtful, lost},
     state_dir::{self, StateDir},
     view,
 };
@@ -67,7 +67,7 @@ async fn only_one() -> Result<StateDir, Failure> {
     let running: Vec<_> = all.iter().filter(running).collect();
     let mut begun = Vec::new();
     if running.is_empty() {
-        for state in all.iter().filter(|it| it.is_begun()) {
+        for state in all.iter().filter(|it| it.is_begun() || !lost(it).is_empty()) {
             // What cannot be read may hold machines.
             if Opened::look(state).await.map_or(true, |opened| !opened.is_over()) {
                 begun.push(state);
@@ -99,6 +99,10 @@ pub(super) fn quoted(word: &str) -> String {
 
 /// Returns the failure of a command about a run that was never begun.
 pub(super) fn never_begun(state: &StateDir) -> Failure {
+    let n_machines = lost(state).values().sum();
+    if n_machines > 0 {
+        return host::Error::Lost { path: state.leases(), n_machines }.into();
+    }
     Failure::new(format!("no run was begun in {}", state.path().display()))
         .hint("start one with `myelin up FILE`; --run or --state-dir choose another run")
 }

@@ -42,7 +42,11 @@ pub(super) async fn down(globals: &Globals, args: DownArgs) -> Outcome {
         output::print(&format!("nothing is there: {} does not exist\n", state.path().display()))?;
         return Ok(0);
     }
-    if !state.is_begun() {
+    let lost = host::lost(&state);
+    if !lost.is_empty() && !args.without_state {
+        return Err(connect::never_begun(&state));
+    }
+    if !state.is_begun() && lost.is_empty() {
         let at = state.path().display();
         output::print(&format!("nothing is left to remove: nothing was begun in {at}\n"))?;
         return Ok(0);
@@ -63,8 +67,16 @@ pub(super) async fn down(globals: &Globals, args: DownArgs) -> Outcome {
         output::print("nothing is left to remove\n")?;
         return Ok(0);
     }
+    let n_unlisted = opened.n_leases().saturating_sub(leases.len());
     drop(opened);
     note(listing(&leases));
+    if n_unlisted > 0 {
+        note(format!(
+            "warning: {} that the state knows {} not listed; what the provider cannot find is taken for gone",
+            machines(n_unlisted),
+            is_or_are(n_unlisted)
+        ));
+    }
     if !args.yes {
         ask::confirm(&format!("Remove {}?", machines(leases.len())))?;
     }
@@ -94,14 +106,12 @@ pub(super) async fn down(globals: &Globals, args: DownArgs) -> Outcome {
 /// person whose state is lost. The state stays as it is.
 async fn without_state(state: &StateDir, yes: bool, deadline: Instant) -> Outcome {
     let lock = state.lock()?;
-    let cluster = SqliteStore::marked_cluster(state.path()).map_err(host::Error::from)?;
-    let cluster = match cluster {
-        Some(cluster) => cluster,
-        // The mark is lost as well; the database may still say whose it is.
-        None => Opened::look(state).await?.identity().cluster,
-    };
+    let clusters = clusters_of(state).await?;
     let providers = host::providers_for_cleanup(state)?;
-    let leases = found(&providers, cluster, deadline).await?;
+    let mut leases = Vec::new();
+    for cluster in &clusters {
+        leases.extend(found(&providers, *cluster, deadline).await?);
+    }
     if !leases.is_empty() {
         note(listing(&leases));
         if !yes {
@@ -110,7 +120,9 @@ async fn without_state(state: &StateDir, yes: bool, deadline: Instant) -> Outcom
                 machines(leases.len())
             ))?;
         }
-        sweep(&providers, cluster, deadline).await?;
+        for cluster in clusters {
+            sweep(&providers, cluster, deadline).await?;
+        }
     }
     drop(lock);
     let at = state.path().display();
@@ -119,6 +131,19 @@ async fn without_state(state: &StateDir, yes: bool, deadline: Instant) -> Outcom
         machines(leases.len())
     ))?;
     Ok(0)
+}
+
+/// Returns the cluster that a directory is of; of one that has lost its state, all that have machines there.
+async fn clusters_of(state: &StateDir) -> Result<Vec<ClusterUid>, Failure> {
+    let lost = host::lost(state);
+    if !lost.is_empty() {
+        return Ok(lost.into_keys().collect());
+    }
+    if let Some(cluster) = SqliteStore::marked_cluster(state.path()).map_err(host::Error::from)? {
+        return Ok(vec![cluster]);
+    }
+    // The mark is lost as well; the database may still say whose it is.
+    Ok(vec![Opened::look(state).await?.identity().cluster])
 }
 
 /// Runs the loop of a run that wants nothing any more, until nothing is left of it.

@@ -75,6 +75,13 @@ impl Site {
         Self { directory, state }
     }
 
+    /// Moves the state directory, as a person may.
+    pub(super) fn move_state(&mut self) {
+        let moved = self.directory.path().join("moved");
+        fs::rename(&self.state, &moved).unwrap();
+        self.state = moved;
+    }
+
     /// Returns a site whose state directory has a path too long for a socket.
     pub(super) fn with_long_path() -> Self {
         let mut site = Self::new();

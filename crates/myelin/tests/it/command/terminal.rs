@@ -16,14 +16,14 @@ use rustix::{
 use super::site::{Site, keeps_every_rule, until, wait, workers};
 
 /// A terminal with a command on it, which is the leader of its session.
-struct Terminal {
+pub(super) struct Terminal {
     master: File,
     shown: String,
-    child: Child,
+    pub(super) child: Child,
 }
 
 impl Terminal {
-    fn run(site: &Site, args: &[&str]) -> Self {
+    pub(super) fn run(site: &Site, args: &[&str]) -> Self {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let master = openpt(flags).unwrap();
         grantpt(&master).unwrap();
@@ -53,11 +53,11 @@ impl Terminal {
         &self.shown
     }
 
-    fn type_line(&mut self, line: &str) {
+    pub(super) fn type_line(&mut self, line: &str) {
         std::io::Write::write_all(&mut self.master, format!("{line}\n").as_bytes()).unwrap();
     }
 
-    fn until_shown(&mut self, text: &str) {
+    pub(super) fn until_shown(&mut self, text: &str) {
         let mut last = String::new();
         until(text, || {
             self.shown().clone_into(&mut last);
