@@ -18,7 +18,8 @@ pub struct Limits {
     pub concurrency: usize,
     /// How long one listing may take: the longest listings have many pages.
     pub list_timeout: Duration,
-    /// How long one look-up may take.
+    /// How long one look-up may take, with its wait for a turn: of a busy provider that lets one call a second through,
+    /// looks get every third.
     pub look_up_timeout: Duration,
     /// How long it may take to destroy one lease: machines are asked to stop before they are made to.
     pub destroy_timeout: Duration,
@@ -27,9 +28,10 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            concurrency: 8,
+            // Four look-ups of two calls each are answered in time even then.
+            concurrency: 4,
             list_timeout: Duration::from_secs(30),
-            look_up_timeout: Duration::from_secs(10),
+            look_up_timeout: Duration::from_secs(30),
             destroy_timeout: Duration::from_mins(2),
         }
     }

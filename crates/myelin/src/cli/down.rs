@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use myelin_executor::{FoundLease, Provider};
 use myelin_shape::ClusterUid;
-use myelin_state::RetryPolicy;
+use myelin_state::{ErrorClass, RetryPolicy};
 use myelin_store::SqliteStore;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -206,10 +206,22 @@ async fn found(
 ) -> Result<Vec<FoundLease>, Failure> {
     // One look is taken even when there is no time left for more.
     let deadline = deadline.max(Instant::now() + LIST_DEADLINE);
-    let why = match timeout_at(deadline, list_leases(providers, cluster)).await {
-        Ok(Ok(leases)) => return Ok(leases),
-        Ok(Err(error)) => error.to_string(),
-        Err(_) => "the provider does not answer".to_owned(),
+    let why = loop {
+        match timeout_at(deadline, list_leases(providers, cluster)).await {
+            Ok(Ok(leases)) => return Ok(leases),
+            Ok(Err(error)) => {
+                let ErrorClass::RateLimited(pause) = error.class else {
+                    break error.to_string();
+                };
+                // What it asks for is granted as far as there is time.
+                let pause = pause.max(LOOK_EVERY);
+                if pause >= deadline - Instant::now() {
+                    break error.to_string();
+                }
+                sleep(pause).await;
+            }
+            Err(_) => break "the provider does not answer".to_owned(),
+        }
     };
     Err(Failure::new(format!("cannot list the machines: {why}"))
         .hint("it is not known what is left; try again when the provider answers"))

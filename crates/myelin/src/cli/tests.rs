@@ -7,6 +7,7 @@ use myelin_executor::{
     fake::{CallKind, FakeWorld, Step},
 };
 use myelin_shape::ClusterUid;
+use myelin_state::ErrorClass;
 use tokio::time::Instant;
 
 use crate::view::{
@@ -171,4 +172,20 @@ async fn a_sweep_that_hears_nothing_ends_in_time() {
     let deadline = Instant::now() + Duration::from_mins(1);
     let failure = sweep(&providers, ClusterUid([7; 16]), deadline).await.unwrap_err();
     assert!(failure.to_string().contains("the provider does not answer"), "{failure}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sweep_waits_for_a_provider_that_asks_to_be_left_alone_while_there_is_time() {
+    let fake = FakeWorld::new();
+    let providers: [Arc<dyn Provider>; 1] = [fake.provider()];
+    let pause = Duration::from_secs(40);
+    let busy = Step::fail(ErrorClass::RateLimited(pause), "slow down");
+    fake.script(CallKind::List, busy.clone());
+    let start = Instant::now();
+    let minute = Duration::from_mins(1);
+    sweep(&providers, ClusterUid([7; 16]), start + minute).await.unwrap();
+    assert_eq!(start.elapsed(), pause);
+    fake.always(CallKind::List, busy);
+    let failure = sweep(&providers, ClusterUid([7; 16]), start + 2 * minute).await.unwrap_err();
+    assert!(failure.to_string().contains("cannot list the machines: rate limited"), "{failure}");
 }

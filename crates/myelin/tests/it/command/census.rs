@@ -264,3 +264,21 @@ fn machines_say_under_which_generation_they_were_made() {
     site.ok(&["down", "--yes"]);
     site.nothing_is_left();
 }
+
+#[test]
+fn a_down_warns_of_machines_that_the_state_knows_and_nobody_lists() {
+    let site = Site::new();
+    detach(up(&site, 2));
+    let (leases, away) = (site.state().join("leases"), site.state().join("away"));
+    fs::rename(&leases, &away).unwrap();
+    fs::create_dir(&leases).unwrap();
+    let refused = site.fails(1, &["down"]);
+    assert!(
+        refused.contains("warning: 2 machines that the state knows are not listed"),
+        "{refused}"
+    );
+    fs::remove_dir(&leases).unwrap();
+    fs::rename(&away, &leases).unwrap();
+    site.ok(&["down", "--yes"]);
+    site.nothing_is_left();
+}
