@@ -105,7 +105,7 @@ pub(crate) fn check_moves(
     let mut require = |holds: bool, name: &str| {
         findings.require(holds, Rule::StoredOnce, Some(id), || format!("{name} has moved"));
     };
-    // What has passed during a pause, or while the control plane was away, may be given again.
+    // What has passed while nothing could be done, or while the control plane was away, may be given again.
     let given_again = |old, new| {
         let given = |event: &&DriverEvent| {
             matches!(event.kind, EventKind::TimeGiven | EventKind::TakenUp) && event.at >= old
@@ -127,7 +127,8 @@ pub(crate) fn check_moves(
         let expired = told(
             &|kind| matches!(kind, EventKind::Expired { operation, .. } if *operation == new.id),
         );
-        require(old.deadline == new.deadline || new.expired && expired, EFFECT);
+        let given = given_again(old.deadline, new.deadline);
+        require(old.deadline == new.deadline || new.expired && expired || given, EFFECT);
     }
     let silences = old.silence.as_deref().zip(new.silence.as_deref());
     if let Some((old, new)) = silences.filter(|_| !told(&|kind| *kind == EventKind::Heard)) {

@@ -136,6 +136,7 @@ impl ClusterDriver {
             Event::Operator { target, request } => self.operator(&target, request),
             Event::Pause => self.set_paused(true),
             Event::Resume => self.set_paused(false),
+            Event::StoodStill { unsent } => self.stood_still(&unsent),
             Event::Wake => {}
             Event::Tick => {
                 if let Some(planner) = &mut self.planner {

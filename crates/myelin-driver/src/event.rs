@@ -34,6 +34,11 @@ pub enum Event {
     Pause,
     /// Start effects again.
     Resume,
+    /// The shell could not carry anything out for a while. Attempts whose times have passed have them again.
+    StoodStill {
+        /// The effects that it has not handed to the executor yet: their time begins now.
+        unsent: Vec<(LogicalNodeId, OperationId)>,
+    },
     /// The time asked for with [`Effects::wake_at`] has come.
     Wake,
     /// The periodic safety net: every node is looked at.

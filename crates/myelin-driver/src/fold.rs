@@ -1,6 +1,6 @@
 //! Folding of observations, deadlines and operators' words, and what they mean for the groups.
 
-use std::{mem, sync::Arc, time::SystemTime};
+use std::{collections::BTreeMap, mem, sync::Arc, time::SystemTime};
 
 use myelin_decider::Planner;
 use myelin_reducer::{Folded, Ignored, observe, transition};
@@ -283,14 +283,31 @@ impl ClusterDriver {
         self.state.paused = paused;
         self.effects.changed.cluster = true;
         self.emit(None, if paused { EventKind::Paused } else { EventKind::Resumed });
+        if !paused {
+            self.stood_still(&[]);
+        }
         // What was held for the pause, and what is held from now on, is decided anew.
         let unsettled: Vec<_> = self.planner.iter().flat_map(Planner::unsettled).collect();
         for id in unsettled {
+            if let Some(node) = self.state.nodes.get(&id) {
+                look(&mut self.planner, node, paused, self.now);
+            }
+        }
+    }
+
+    /// Gives attempts whose times have passed while nothing could be done for them as long again.
+    pub(crate) fn stood_still(&mut self, unsent: &[(LogicalNodeId, OperationId)]) {
+        let unsent: BTreeMap<_, _> =
+            unsent.iter().map(|(id, operation)| (id, *operation)).collect();
+        let unsettled: Vec<_> = self.planner.iter().flat_map(Planner::unsettled).collect();
+        for id in unsettled {
             let Some(node) = self.state.nodes.get_mut(&id) else { continue };
-            let given = !paused && transition::resume(node, self.now, &self.retry);
-            look(&mut self.planner, node, paused, self.now);
+            let mut given = transition::resume(node, self.now, &self.retry);
+            if let Some(operation) = unsent.get(&id) {
+                given |= transition::resend(node, *operation, self.now, &self.retry);
+            }
             if given {
-                self.effects.changed.nodes.push(id.clone());
+                self.changed(&id);
                 self.emit(Some(&id), EventKind::TimeGiven);
             }
         }

@@ -150,6 +150,24 @@ pub fn resume(node: &mut ManagedNode, now: SystemTime, policy: &RetryPolicy) -> 
     given
 }
 
+/// Begins the time of a pending effect that is handed out only now, after the time it was recorded with. Returns whether
+/// it did.
+pub fn resend(
+    node: &mut ManagedNode,
+    operation: OperationId,
+    now: SystemTime,
+    policy: &RetryPolicy,
+) -> bool {
+    let late = |pending: &&mut PendingOperation| {
+        pending.id == operation && !pending.expired && pending.deadline <= now
+    };
+    let Some(pending) = node.pending.as_deref_mut().filter(late) else {
+        return false;
+    };
+    pending.deadline = deadline(now, policy.operation_timeout.max(SHORTEST_TIMEOUT));
+    true
+}
+
 /// What taking a node up after the end of its control plane has changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TakenUp {

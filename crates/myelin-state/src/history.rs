@@ -68,7 +68,7 @@ pub enum EventKind {
     Heard,
     /// The silent agent has as long again to be heard, since others are heard again.
     HeardOut,
-    /// The attempt has its time again, since it passed while effects were paused.
+    /// The attempt has its time again, since it passed while nothing could be done for it.
     TimeGiven,
     /// The control plane ended while the effect was under way: what has come of it is looked for.
     Interrupted { operation: OperationId, effect: OperationKind },
@@ -178,7 +178,9 @@ impl fmt::Display for EventKind {
             Self::Silent => f.write_str("agent silent"),
             Self::Heard => f.write_str("agent heard again"),
             Self::HeardOut => f.write_str("agent has as long again to be heard"),
-            Self::TimeGiven => f.write_str("attempt has its time again after the pause"),
+            Self::TimeGiven => {
+                f.write_str("attempt has its time again: nothing could be done for it meanwhile")
+            }
             Self::Interrupted { operation, effect } => {
                 write!(f, "{effect} {operation} was under way when the control plane ended")
             }

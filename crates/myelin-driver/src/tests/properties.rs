@@ -26,6 +26,7 @@ enum Move {
     Pause,
     Resume,
     Tick,
+    StandStill,
     Restart(bool),
     Script(OperationKind, Reply, u32),
     Boot(usize, Boot, u32),
@@ -153,6 +154,7 @@ fn a_move() -> impl Strategy<Value = Move> {
         1 => Just(Move::Pause),
         2 => Just(Move::Resume),
         1 => Just(Move::Tick),
+        1 => Just(Move::StandStill),
         1 => any::<bool>().prop_map(Move::Restart),
         5 => (select(OperationKind::ALL.to_vec()), reply(), 1..4_u32)
             .prop_map(|(kind, reply, times)| Move::Script(kind, reply, times)),
@@ -230,6 +232,7 @@ impl World {
             Move::Pause => drop(self.handle(Event::Pause)),
             Move::Resume => drop(self.handle(Event::Resume)),
             Move::Tick => drop(self.handle(Event::Tick)),
+            Move::StandStill => drop(self.handle(Event::StoodStill { unsent: Vec::new() })),
             Move::Restart(loses_replies) => self.restart(loses_replies),
             Move::Script(kind, reply, times) => self.script(Rule::effect(kind, reply, times)),
             Move::Boot(n, boot, times) => {
