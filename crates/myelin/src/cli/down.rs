@@ -9,7 +9,7 @@ use myelin_store::SqliteStore;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
-    control::{self, Reply, Request},
+    control::{self, FailureKind, Reply, Request},
     file::{self, AgentSettings},
     host::{self, Host, Opened, list_leases},
     runtime,
@@ -152,7 +152,11 @@ async fn take_down(state: &StateDir, opened: Opened, deadline: Instant) -> Resul
     let options = host::Options { listen: None, agent, retry };
     let host = Host::start(state, opened, options).await?;
     let gone = async {
-        host.handle.down().await?;
+        match host.handle.down().await {
+            // It is tried again as long as there is time.
+            Err(error @ runtime::Error::Unrecorded { .. }) => note(format!("warning: {error}")),
+            other => other?,
+        }
         let mut pulse = host.handle.pulse();
         while pulse.borrow_and_update().n_nodes > 0 {
             pulse.changed().await.map_err(|_| runtime::Error::Ended)?;
@@ -233,6 +237,9 @@ async fn end_loop(mut looped: Loop, state: &StateDir, deadline: Instant) -> Resu
     match asked.unwrap_or(Err(control::Error::Late)) {
         // It ended before it answered, which is what was wanted.
         Ok(Reply::Done { .. }) | Err(control::Error::Ended) => {}
+        Err(control::Error::Failure(failure)) if failure.kind == FailureKind::Unrecorded => {
+            note(format!("warning: {}", failure.message));
+        }
         Ok(other) => return Err(connect::unexpected(&other)),
         Err(error) => return Err(error.into()),
     }

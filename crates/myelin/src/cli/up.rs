@@ -183,13 +183,21 @@ async fn drive(
 
 /// Makes the file the desired state. A run that is taken up may have ready nodes that another file takes.
 async fn want(handle: &Handle, file: ClusterFile, yes: bool) -> Result<Applied, Failure> {
-    let applied = handle.apply(file.clone(), None, yes).await;
-    let Err(runtime::Error::TakesReady(plan)) = applied else {
-        return Ok(applied?);
+    let applied = match handle.apply(file.clone(), None, yes).await {
+        Err(runtime::Error::TakesReady(plan)) => {
+            output::print(&plan::plan_text(&plan, Style::stdout()))?;
+            ask::confirm("Do this?")?;
+            handle.apply(file, None, true).await
+        }
+        other => other,
     };
-    output::print(&plan::plan_text(&plan, Style::stdout()))?;
-    ask::confirm("Do this?")?;
-    Ok(handle.apply(file, None, true).await?)
+    applied.map_err(|error| match error {
+        // Nobody tries it again once this command has ended.
+        runtime::Error::Store { error } | runtime::Error::Unrecorded { error } => {
+            Failure::new(format!("nothing is done: {error}")).hint("mend that and start again")
+        }
+        error => error.into(),
+    })
 }
 
 /// Says what goes on without us.

@@ -263,6 +263,8 @@ pub enum FailureKind {
     Late,
     /// It does not fit the run as it is.
     Refused,
+    /// It was taken, but is not durable yet, and without effect until it is.
+    Unrecorded,
     /// Ready nodes would be taken, and nobody agreed to that.
     TakesReady,
     /// There is no such node or group.

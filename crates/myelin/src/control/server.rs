@@ -385,6 +385,12 @@ fn judge(error: &runtime::Error) -> (FailureKind, Option<String>) {
     match error {
         Error::Ended | Error::NoAnswer => (FailureKind::Ended, None),
         Error::Store { .. } => (FailureKind::Refused, hint("it is tried again every second")),
+        Error::Unrecorded { .. } => (
+            FailureKind::Unrecorded,
+            hint(
+                "it is tried again every second; `myelin status` says when it works; it is lost if `myelin up` ends before",
+            ),
+        ),
         Error::Leaving => {
             (FailureKind::Refused, hint("wait until it is gone, then `myelin up` again"))
         }

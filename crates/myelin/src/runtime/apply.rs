@@ -8,7 +8,10 @@ use crate::{
     view::{self, PlanView},
 };
 
-use super::{Applied, Error, core::Core};
+use super::{
+    Applied, Error,
+    core::{Core, Settled},
+};
 
 impl Core {
     pub(super) fn plan(&self, file: &ClusterFile) -> Result<PlanView, Error> {
@@ -56,26 +59,25 @@ impl Core {
 
     async fn desire(&mut self, desired: Desired) -> Result<(), Error> {
         self.fold(Event::Desired(Box::new(desired)));
-        match self.settle().await.pop() {
+        let mut settled = self.settle().await;
+        match settled.refused.pop() {
             Some(refused) => Err(refused.into()),
-            // It takes effect with the first commit that works, and not before.
-            None => self.check_store(),
+            None => self.check_recorded(&settled),
         }
     }
 
     /// Wants nothing any more, and lets effects run: an earlier pause must not keep machines.
-    pub(super) async fn down(&mut self) {
+    ///
+    /// Said again while it is not recorded yet, it says that again.
+    pub(super) async fn down(&mut self) -> Result<(), Error> {
         if self.leaving {
-            return;
+            return self.check_recorded(&Settled::default());
         }
         self.leaving = true;
         self.fold(Event::Resume);
         let nothing = ClusterShape::new(self.options.run, self.next_generation(), []);
         let retry = self.driver.retry_policy().clone();
-        let desired = Desired { shape: nothing, retry };
-        if let Err(error) = self.desire(desired).await {
-            tracing::error!(%error, "cannot want nothing");
-        }
+        self.desire(Desired { shape: nothing, retry }).await
     }
 }
 

@@ -17,6 +17,7 @@ use crate::{
 use super::{
     Before, Error, Options, Outputs, Pulse, Roster, Target, Witness,
     handle::{EventQuery, Request},
+    held::Held,
     outbox::{Duties, Outbox},
     ring::EventRing,
     service::SnapshotSource,
@@ -36,6 +37,15 @@ pub(super) struct Ports {
     pub(super) witness: Option<Box<dyn Witness>>,
 }
 
+/// What has come of a [`Core::settle`].
+#[derive(Debug, Default)]
+pub(super) struct Settled {
+    /// The shapes that the driver refused.
+    pub(super) refused: Vec<DesiredError>,
+    /// Whether what was folded right before is durable.
+    pub(super) is_recorded: bool,
+}
+
 /// The driver with its surroundings.
 #[derive(Debug)]
 pub(super) struct Core {
@@ -46,7 +56,7 @@ pub(super) struct Core {
     pub(super) as_of: Option<SystemTime>,
     acted_generation: u64,
     /// What happened while the store took nothing. Folded later, so that what is stored is always a settled state.
-    held: Vec<Event>,
+    held: Held,
     pub(super) ports: Ports,
     pub(super) outbox: Outbox,
     ring: EventRing,
@@ -67,7 +77,7 @@ impl Core {
             ports,
             outbox: Outbox::default(),
             acted_generation,
-            held: Vec::new(),
+            held: Held::default(),
             wake_at: None,
         }
     }
@@ -100,49 +110,76 @@ impl Core {
         }
     }
 
+    /// Does all that follows from what was just folded, and says so when it is not durable.
+    pub(super) async fn settle_durably(&mut self) -> Result<(), Error> {
+        let settled = self.settle().await;
+        self.check_recorded(&settled)
+    }
+
+    /// What could not be recorded may be in the store all the same, so it is not taken back: it is in the next commit.
+    pub(super) fn check_recorded(&self, settled: &Settled) -> Result<(), Error> {
+        match self.outbox.trouble() {
+            Some(trouble) if !settled.is_recorded => {
+                Err(Error::Unrecorded { error: Arc::clone(&trouble.error) })
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
     /// Takes an event; what follows from it is done by [`settle`](Self::settle).
     pub(super) fn fold(&mut self, event: Event) {
         if self.outbox.trouble().is_none() {
             self.driver.fold(self.now(), event);
-        } else if !matches!(event, Event::Wake | Event::Tick) {
-            self.held.push(event);
+        } else {
+            self.held.push(event, self.driver.state());
         }
     }
 
-    /// Folds what was held back, before anything is decided without it.
-    fn catch_up(&mut self) {
-        for event in mem::take(&mut self.held) {
+    /// Folds what was held back, before anything is decided without it. Effects that waited longer than they were to take
+    /// have their time again.
+    fn catch_up(&mut self, duties: &mut Duties) {
+        for event in self.held.take() {
             self.fold(event);
         }
+        let unsent = duties.submit.iter().map(|it| (it.node.clone(), it.operation)).collect();
+        self.fold(Event::StoodStill { unsent });
         self.fold(Event::Tick);
+        for submission in &mut duties.submit {
+            let node = self.driver.state().nodes.get(&submission.node);
+            let pending = node.and_then(|node| node.pending.as_deref());
+            if let Some(pending) = pending.filter(|pending| pending.id == submission.operation) {
+                submission.deadline = pending.deadline;
+            }
+        }
     }
 
-    /// Runs the driver, makes durable what it did, and does its duties. Returns the shapes it refused.
+    /// Runs the driver, makes durable what it did, and does its duties.
     ///
     /// While the store takes nothing the driver stands still: what is learned waits, and nothing is done.
-    pub(super) async fn settle(&mut self) -> Vec<DesiredError> {
-        let mut refused = Vec::new();
+    pub(super) async fn settle(&mut self) -> Settled {
+        let mut settled = Settled::default();
         loop {
             let now = self.now();
             match self.outbox.trouble() {
-                Some(trouble) if trouble.retry_at > now => return refused,
+                Some(trouble) if trouble.retry_at > now => return settled,
                 Some(_) => {}
-                None => refused.extend(self.run(now)),
+                None => settled.refused.extend(self.run(now)),
             }
             let was_in_trouble = self.outbox.trouble().is_some();
             let commit = self.outbox.commit(&*self.ports.store, &self.driver, now);
-            let Some((events, duties)) = commit.await else {
-                return refused;
+            let Some((events, mut duties)) = commit.await else {
+                return settled;
             };
+            settled.is_recorded |= !was_in_trouble;
             for event in events {
                 self.tell(event);
             }
             if was_in_trouble {
-                self.catch_up();
+                self.catch_up(&mut duties);
             }
             // A refused effect is folded as its failure, which delays the next one: this ends.
             if self.perform(duties) && !was_in_trouble {
-                return refused;
+                return settled;
             }
         }
     }
@@ -240,17 +277,14 @@ impl Core {
                 drop(reply.send(self.operator(target, request).await));
             }
             Request::Pause { paused, reply } => drop(reply.send(self.pause(paused).await)),
-            Request::Down(reply) => {
-                self.down().await;
-                let _ = reply.send(());
-            }
+            Request::Down(reply) => drop(reply.send(self.down().await)),
             Request::Sever { severed, reply } => {
                 self.ports.roster.suspend(severed);
                 let _ = reply.send(());
             }
             Request::Stuck(reply) => drop(reply.send(self.is_stuck())),
             Request::Records(reply) => drop(reply.send(self.records())),
-            Request::Record { notice, reply: None } => self.note(notice, false),
+            Request::Record { notice, reply: None } => self.note(notice),
             Request::Record { notice, reply: Some(reply) } => {
                 drop(reply.send(self.record(notice).await));
             }
@@ -366,8 +400,7 @@ impl Core {
             };
         }
         self.fold(Event::Operator { target, request });
-        self.settle().await;
-        self.check_store()?;
+        self.settle_durably().await?;
         Ok(concerned.iter().map(ToString::to_string).collect())
     }
 
@@ -424,8 +457,7 @@ impl Core {
             return Ok(false);
         }
         self.fold(if paused { Event::Pause } else { Event::Resume });
-        self.settle().await;
-        self.check_store()?;
+        self.settle_durably().await?;
         Ok(true)
     }
 

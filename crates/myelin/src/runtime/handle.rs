@@ -57,7 +57,7 @@ pub struct Applied {
     pub plan: PlanView,
 }
 
-/// Why the loop did not do as asked. Nothing changed, unless the store is what fails.
+/// Why the loop did not do as asked. Nothing changed, unless it is [`Unrecorded`](Self::Unrecorded).
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The loop has ended.
@@ -72,6 +72,13 @@ pub enum Error {
     /// What happens cannot be made durable, so nothing is done.
     #[error("nothing is done: {error}")]
     Store {
+        /// Why not.
+        error: Arc<StoreError>,
+    },
+    /// It was taken, but could not be made durable yet: it takes effect once that works, and is lost if the loop ends
+    /// before.
+    #[error("not recorded yet, and without effect until it is: {error}")]
+    Unrecorded {
         /// Why not.
         error: Arc<StoreError>,
     },
@@ -186,7 +193,7 @@ pub(super) enum Request {
         paused: bool,
         reply: Reply<Result<bool, Error>>,
     },
-    Down(Reply<()>),
+    Down(Reply<Result<(), Error>>),
     Sever {
         severed: bool,
         reply: Reply<()>,
@@ -399,9 +406,9 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// The loop does not answer.
+    /// The loop does not answer, or that is not recorded yet: then it begins once it is.
     pub async fn down(&self) -> Result<(), Error> {
-        self.ask(Request::Down).await
+        self.ask(Request::Down).await?
     }
 
     /// Cuts our listener off from all agents, or ends that: a test of what a dead network does.
@@ -436,7 +443,7 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// It is not known to be durable. It may become so.
+    /// It is not durable. It may become so: what it announces must not be done, and may be announced again.
     pub async fn record(&self, notice: Notice) -> Result<(), Error> {
         self.ask(|reply| Request::Record { notice, reply: Some(reply) }).await?
     }

@@ -12,6 +12,7 @@
 mod apply;
 mod core;
 mod handle;
+mod held;
 mod oracle;
 mod outbox;
 mod output;

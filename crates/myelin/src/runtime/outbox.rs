@@ -1,6 +1,8 @@
 //! What the driver has done and nobody but us knows yet: nothing leaves before its record is durable (`spec 5`).
 
 use std::{
+    collections::VecDeque,
+    mem,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -12,6 +14,9 @@ use myelin_store::{Batch, Source, Store, StoreError, StoredDesired};
 
 /// How long after a failed commit the next one is tried.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// How many notes are kept while the store takes nothing: of a sweep a minute, those of the last hours.
+const MAX_NOTES: usize = 256;
 
 /// What follows from a commit, in this order.
 #[derive(Debug, Default)]
@@ -38,6 +43,8 @@ pub(super) struct Outbox {
     cluster: bool,
     desired: Option<StoredDesired>,
     events: Vec<DriverEvent>,
+    /// The last events that nobody waits for, in the meantime of a failed commit and the next that works.
+    notes: VecDeque<DriverEvent>,
     duties: Duties,
     /// Whether somebody else than the driver waits for the commit before something is ended.
     barrier: bool,
@@ -76,10 +83,21 @@ impl Outbox {
         self.duties.forget.extend(effects.forget);
     }
 
-    /// Takes over an event that is not the driver's. With a barrier, its commit outlives a loss of power.
-    pub(super) fn note(&mut self, event: DriverEvent, barrier: bool) {
+    /// Takes over an event that is not the driver's and that somebody waits for: its commit outlives a loss of power.
+    pub(super) fn record(&mut self, event: DriverEvent) {
         self.events.push(event);
-        self.barrier |= barrier;
+        self.barrier = true;
+    }
+
+    /// Takes over an event that is not the driver's. While the store takes nothing, only the last of them are kept.
+    pub(super) fn note(&mut self, event: DriverEvent) {
+        if self.trouble.is_none() {
+            return self.events.push(event);
+        }
+        if self.notes.len() == MAX_NOTES {
+            self.notes.pop_front();
+        }
+        self.notes.push_back(event);
     }
 
     /// Makes everything durable, and returns what happened and what is to be done now; `None` after a failure.
@@ -90,7 +108,7 @@ impl Outbox {
         now: SystemTime,
     ) -> Option<(Vec<DriverEvent>, Duties)> {
         if self.is_durable() {
-            return Some((Vec::new(), std::mem::take(&mut self.duties)));
+            return Some((Vec::new(), mem::take(&mut self.duties)));
         }
         let batch = Batch {
             now,
@@ -110,7 +128,8 @@ impl Outbox {
         }
         self.nodes.clear();
         (self.cluster, self.desired, self.barrier) = (false, None, false);
-        Some((std::mem::take(&mut self.events), std::mem::take(&mut self.duties)))
+        let told = mem::replace(&mut self.events, mem::take(&mut self.notes).into());
+        Some((told, mem::take(&mut self.duties)))
     }
 
     /// Returns whether the store knows everything.

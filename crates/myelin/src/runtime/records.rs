@@ -18,16 +18,21 @@ impl Core {
         view.heard(|key| self.ports.roster.last_contact(key)).doubted(doubt)
     }
 
-    pub(super) fn note(&mut self, notice: Notice, barrier: bool) {
-        let Notice { of, kind } = notice;
-        let (node, attempt) = of.unzip();
-        self.outbox.note(DriverEvent { at: self.now(), node, attempt, kind }, barrier);
+    pub(super) fn note(&mut self, notice: Notice) {
+        let event = self.event(notice);
+        self.outbox.note(event);
     }
 
     pub(super) async fn record(&mut self, notice: Notice) -> Result<(), Error> {
         self.check_store()?;
-        self.note(notice, true);
-        self.settle().await;
-        self.check_store()
+        let event = self.event(notice);
+        self.outbox.record(event);
+        self.settle_durably().await
+    }
+
+    fn event(&self, notice: Notice) -> DriverEvent {
+        let Notice { of, kind } = notice;
+        let (node, attempt) = of.unzip();
+        DriverEvent { at: self.now(), node, attempt, kind }
     }
 }

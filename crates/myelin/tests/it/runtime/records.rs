@@ -59,9 +59,17 @@ async fn what_is_about_to_be_given_back_is_durable_first_or_not_given_back() {
     assert_eq!((told.node.as_deref(), told.attempt), (Some("worker-7"), Some(3)));
 
     world.store.script([Some(Fault::Full); 2]);
+    let delayed = world.handle.record(collecting()).await;
+    assert!(matches!(delayed, Err(Error::Unrecorded { .. })), "{delayed:?}");
     let refused = world.handle.record(collecting()).await;
     assert!(matches!(refused, Err(Error::Store { .. })), "{refused:?}");
     let doubt = world.handle.records().await.unwrap().doubt;
     assert!(matches!(doubt, Some(StoreDoubt::NotDurable(_))), "{doubt:?}");
+    world.until_recorded().await;
+    assert_eq!(
+        world.events(&["collecting"]).await.len(),
+        2,
+        "what was delayed is there, not what was refused"
+    );
     world.end().await;
 }

@@ -172,6 +172,15 @@ impl World {
         }
     }
 
+    /// Waits until the store takes what happens.
+    pub(super) async fn until_recorded(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.handle.records().await.unwrap().doubt.is_some() {
+            assert!(Instant::now() < deadline, "the store takes nothing");
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+
     /// Returns how many machines there are, by the provider's word.
     pub(super) fn n_leases(&self) -> usize {
         self.fake.leases().len()
