@@ -19,7 +19,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use myelin_api::JoinSecret;
-use myelin_shape::{AttemptKey, NodeAttemptId, SwactorId};
+use myelin_shape::{AttemptKey, LogicalNodeId, NodeAttemptId, SwactorId};
 use myelin_state::NodeObservation;
 
 use crate::{
@@ -372,6 +372,12 @@ impl Handle {
     /// Returns how many agents of attempts that are not over have no connection; see [`Membership::n_unheard`].
     pub fn n_unheard(&self) -> usize {
         self.shared.lock().membership.n_unheard()
+    }
+
+    /// Returns the nodes whose agents are awaited; see [`Membership::awaited`].
+    pub fn awaited(&self) -> BTreeMap<LogicalNodeId, Option<SystemTime>> {
+        let state = self.shared.lock();
+        state.membership.awaited().map(|(key, until)| (key.node.clone(), until)).collect()
     }
 
     /// Returns what the listener has seen.

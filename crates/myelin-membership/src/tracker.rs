@@ -236,6 +236,12 @@ impl Membership {
         self.agents.values().filter(|agent| agent.connection.is_none()).count()
     }
 
+    /// Returns the agents that are expected and neither heard nor silent yet, each with the time after which it is silent.
+    pub fn awaited(&self) -> impl Iterator<Item = (&AttemptKey, Option<SystemTime>)> {
+        let awaited = self.agents.iter().filter(|(_, it)| it.connection.is_none() && !it.silent);
+        awaited.map(|(key, agent)| (key, after(agent.last_contact, self.timing.silent_after)))
+    }
+
     /// Takes what was learned since the last call, in order.
     pub fn take_observations(&mut self) -> impl Iterator<Item = NodeObservation> + use<> {
         std::mem::take(&mut self.observations).into_iter()

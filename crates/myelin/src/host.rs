@@ -165,7 +165,6 @@ pub struct Host {
     pub cluster: ClusterUid,
     /// The last event of before it was taken up; 0 if there is none.
     pub last_event: u64,
-    membership: Membership,
     providers: Vec<Arc<dyn Provider>>,
     state: StateDir,
     executor: Executor,
@@ -505,7 +504,7 @@ impl Host {
         let parts = Parts {
             executor: Arc::new(executor.clone()),
             snapshot,
-            roster: Arc::new(membership.clone()),
+            roster: Arc::new(membership),
             outputs,
             observations,
             witness,
@@ -546,7 +545,6 @@ impl Host {
             inventory,
             cluster,
             last_event,
-            membership,
             providers,
             state: state.clone(),
             executor,
@@ -556,12 +554,6 @@ impl Host {
             tasks,
             _socket: socket,
         })
-    }
-
-    /// Returns whether every agent is connected. Those of a run that is taken up count as ready until they were waited
-    /// for in vain.
-    pub fn hears_all(&self) -> bool {
-        self.membership.n_unheard() == 0
     }
 
     /// Lists every lease of this cluster, by the providers' own word.

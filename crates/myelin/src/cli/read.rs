@@ -8,7 +8,10 @@ use crate::{
     control::{self, FailureKind, Reply, Request},
     hangup::hung_up,
     printable::printable,
-    view::{BrakeView, EventView, ExplainView, GroupView, InventoryView, OutputView, StatusView},
+    view::{
+        BrakeView, EventView, ExplainView, GroupView, InventoryView, OutputView, StatusView,
+        UnheardView,
+    },
 };
 
 use super::{
@@ -38,6 +41,7 @@ pub(super) fn status_text(view: &StatusView, style: Style) -> String {
         (true, ..) => style.warn("being taken down"),
         (_, true, _) => style.warn("paused"),
         (_, _, true) => style.good("converged"),
+        (..) if view.unheard.is_some() => style.paint("36", "being taken up"),
         (..) => style.paint("36", "converging"),
     };
     let loops = match view.as_of {
@@ -45,6 +49,14 @@ pub(super) fn status_text(view: &StatusView, style: Style) -> String {
         Some(_) => style.warn("not running"),
     };
     let mut text = format!("run {}: {word}, generation {}, {loops}\n", view.run, view.generation);
+    if let Some(trouble) = &view.trouble {
+        let (since, error) = (time::clock(trouble.since), printable(&trouble.error));
+        let line = format!("nothing is done since {since}, until it can be recorded: {error}");
+        let _ = writeln!(text, "{}", style.bad(&line));
+    }
+    if let Some(unheard) = &view.unheard {
+        let _ = writeln!(text, "{}", unheard_line(unheard));
+    }
     // A single group says it below.
     let is_told = view.groups.iter().any(|group| group.brake == view.brake);
     if view.brake.on && !is_told {
@@ -74,6 +86,16 @@ pub(super) fn status_text(view: &StatusView, style: Style) -> String {
         ]
     });
     text + &table::table(&["GROUP", "READY", "PROVIDER", "MOVING"], rows)
+}
+
+/// Says which agents are waited for, and how long.
+fn unheard_line(view: &UnheardView) -> String {
+    let (agents, them) = match view.agents {
+        1 => ("1 agent is".to_owned(), "it counts"),
+        n => (format!("{n} agents are"), "they count"),
+    };
+    let until = view.until.map(|until| format!("; in {} {them} as silent", time::left(until)));
+    format!("{agents} not heard yet since the run was taken up{}", until.unwrap_or_default())
 }
 
 /// Says what of the inventory people should know.

@@ -139,6 +139,8 @@ fn status(groups: Vec<GroupView>, brake: BrakeView) -> String {
         brake,
         providers: Vec::new(),
         inventory: None,
+        unheard: None,
+        trouble: None,
         as_of: None,
     };
     read::status_text(&view, PLAIN)

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, future, path::Path, time::Duration};
 
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
-    time::{interval, sleep, sleep_until, timeout},
+    time::{interval, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -31,9 +31,6 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_mins(30);
 
 /// How often it is looked whether only a person can help.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-
-/// How often it is looked whether all agents are heard, once that is all that is waited for.
-const LISTEN_EVERY: Duration = Duration::from_millis(50);
 
 /// How many kinds of trouble are explained when nodes did not converge.
 const MAX_EXPLAINED: usize = 5;
@@ -229,9 +226,9 @@ async fn wait(host: &Host, args: &UpArgs, generation: u64, signals: &mut Signals
         if now.leaving && now.n_nodes == 0 {
             return Ending::TakenDown;
         }
-        // A run that was taken up had converged before, with another file and with agents that may have ended since.
-        let may_be = now.converged && now.generation >= generation && !now.leaving;
-        if args.until_converged && may_be && host.hears_all() {
+        // A run that was taken up had converged before, with another file.
+        let is_wanted = now.generation >= generation && !now.leaving;
+        if args.until_converged && now.converged && is_wanted {
             return Ending::Converged;
         }
         tokio::select! {
@@ -239,7 +236,6 @@ async fn wait(host: &Host, args: &UpArgs, generation: u64, signals: &mut Signals
             changed = pulse.changed() => if changed.is_err() {
                 return Ending::Broken;
             },
-            () = sleep(LISTEN_EVERY), if args.until_converged && may_be => {}
             () = sleep_until(deadline), if args.until_converged => return Ending::TimedOut,
             _ = looks.tick(), if args.until_converged => {
                 if handle.is_stuck().await.unwrap_or(false) {

@@ -1,10 +1,10 @@
 //! What was recorded last, where no loop runs.
 
-use std::{sync::Arc, time::SystemTime};
+use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
 use myelin_driver::{ClusterDriver, Desired};
 use myelin_executor::{Clock, Executor, Options as ExecutorOptions};
-use myelin_shape::AttemptKey;
+use myelin_shape::{AttemptKey, LogicalNodeId};
 use myelin_store::{Doubt, Identity, Loaded, Store, StoredDesired};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio_util::task::AbortOnDropHandle;
@@ -40,6 +40,14 @@ impl Roster for Nobody {
 
     fn last_contact(&self, _: &AttemptKey) -> Option<SystemTime> {
         None
+    }
+
+    fn n_unheard(&self) -> usize {
+        0
+    }
+
+    fn awaited(&self) -> BTreeMap<LogicalNodeId, Option<SystemTime>> {
+        BTreeMap::new()
     }
 
     fn suspend(&self, _: bool) {}

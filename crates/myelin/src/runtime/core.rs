@@ -1,17 +1,17 @@
 //! The synchronous half of the loop: folding, duties, answers.
 
-use std::{mem, sync::Arc, time::SystemTime};
+use std::{mem, slice, sync::Arc, time::SystemTime};
 
 use myelin_decider::{Explanation, HeldReason, Trigger, Until};
 use myelin_driver::{self as driver, ClusterDriver, DesiredError, DriverEvent, Event};
 use myelin_executor::{EffectExecutor, Submission};
 use myelin_shape::{AttemptKey, LogicalNodeId, NodeAttemptId, NodeGroupId};
-use myelin_state::{NodeIntent, NodeStage, OperatorRequest};
+use myelin_state::{ManagedNode, NodeIntent, NodeStage, OperatorRequest};
 use myelin_store::Store;
 
 use crate::{
     printable::shortened,
-    view::{self, EventView, ExplainView, StatusView},
+    view::{self, EventView, ExplainView, GroupView, NodeView, StatusView, TroubleView, Unheard},
 };
 
 use super::{
@@ -248,7 +248,7 @@ impl Core {
     pub(super) fn pulse(&self) -> Pulse {
         let convergence = self.driver.convergence();
         Pulse {
-            converged: convergence.converged,
+            converged: self.is_converged(),
             generation: convergence.generation,
             n_nodes: self.driver.state().nodes.len(),
             n_unsettled: convergence.unsettled,
@@ -261,10 +261,10 @@ impl Core {
     pub(super) async fn answer(&mut self, request: Request) {
         match request {
             Request::Status(reply) => drop(reply.send(self.status())),
-            Request::Nodes(reply) => drop(reply.send(view::nodes(&self.driver))),
+            Request::Nodes(reply) => drop(reply.send(self.nodes())),
             Request::Progress { n_moving, reply } => {
                 let (nodes, n_unsettled) = view::moving(&self.driver, n_moving);
-                drop(reply.send((view::groups(&self.driver), nodes, n_unsettled)));
+                drop(reply.send((self.groups(), nodes, n_unsettled)));
             }
             Request::Explain { node, reply } => drop(reply.send(self.explain(&node))),
             Request::Events { query, reply } => drop(reply.send(self.events(&query))),
@@ -314,22 +314,64 @@ impl Core {
 
     fn status(&self) -> StatusView {
         let of = view::Loop { run: self.options.run.0, leaving: self.leaving, since: self.since };
-        let view = view::status(&self.driver, &self.ports.snapshot.get(), of);
+        let trouble = self.outbox.trouble();
+        let view = StatusView {
+            converged: self.is_converged(),
+            groups: self.groups(),
+            unheard: view::unheard_view(&self.unheard()),
+            trouble: trouble.map(|trouble| TroubleView {
+                error: trouble.error.to_string(),
+                since: view::stamp(trouble.since),
+            }),
+            ..view::status(&self.driver, &self.ports.snapshot.get(), of)
+        };
         match self.as_of.map(view::stamp) {
             None => view,
             as_of @ Some(since) => StatusView { as_of, since, pid: 0, ..view },
         }
     }
 
+    fn nodes(&self) -> Vec<NodeView> {
+        let mut nodes = view::nodes(&self.driver);
+        view::correct_nodes(&mut nodes, &self.unheard());
+        nodes
+    }
+
+    /// Returns the nodes that count as ready from before, and whose agents are awaited.
+    fn unheard(&self) -> Unheard {
+        let nodes = &self.driver.state().nodes;
+        let mut awaited = self.ports.roster.awaited();
+        awaited.retain(|id, _| nodes.get(id).is_some_and(ManagedNode::is_ready));
+        awaited
+    }
+
+    fn groups(&self) -> Vec<GroupView> {
+        let mut groups = view::groups(&self.driver);
+        view::correct_groups(&mut groups, &self.unheard());
+        groups
+    }
+
+    /// Returns whether everything is as desired, recorded as such, and seen since this loop began.
+    fn is_converged(&self) -> bool {
+        self.driver.convergence().converged
+            && self.outbox.trouble().is_none()
+            && self.ports.roster.n_unheard() == 0
+    }
+
     fn explain(&self, id: &LogicalNodeId) -> Result<ExplainView, Error> {
         let node = self.driver.state().nodes.get(id);
         let key = node.map(|node| self.key(id.clone(), node.attempt));
+        // What is known of an agent from before is when the loop began to wait for it.
+        let key = key.filter(|_| !self.ports.roster.awaited().contains_key(id));
         let around = view::Around {
             last_contact: key.and_then(|key| self.ports.roster.last_contact(&key)),
             output: self.ports.outputs.after(id, 0, EXPLAINED),
             events: self.ring.latest(Some(id), EXPLAINED),
         };
-        view::explain(&self.driver, id, around).ok_or_else(|| self.unknown(id.as_str()))
+        let view = view::explain(&self.driver, id, around);
+        let mut view = view.ok_or_else(|| self.unknown(id.as_str()))?;
+        view::correct_nodes(slice::from_mut(&mut view.node), &self.unheard());
+        Ok(view)
     }
 
     fn events(&self, query: &EventQuery) -> Result<Vec<EventView>, Error> {

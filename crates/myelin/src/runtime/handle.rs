@@ -25,7 +25,7 @@ const ANSWER_DEADLINE: Duration = Duration::from_mins(1);
 /// How the loop stands, whenever that changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pulse {
-    /// Whether everything is as desired.
+    /// Whether everything is as desired, and was seen to be.
     pub converged: bool,
     /// The desired revision.
     pub generation: u64,

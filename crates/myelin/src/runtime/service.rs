@@ -1,6 +1,7 @@
 //! The task that owns the driver.
 
 use std::{
+    collections::BTreeMap,
     fmt, future,
     sync::Arc,
     time::{Duration, SystemTime},
@@ -8,7 +9,7 @@ use std::{
 
 use myelin_driver::{ClusterDriver, Effects, Event};
 use myelin_executor::{Clock, EffectExecutor, Snapshot};
-use myelin_shape::{AttemptKey, ClusterUid, ProviderKind, RunId};
+use myelin_shape::{AttemptKey, ClusterUid, LogicalNodeId, ProviderKind, RunId};
 use myelin_state::NodeObservation;
 use myelin_store::{Store, StoredEvent};
 use tokio::{
@@ -81,6 +82,13 @@ pub trait Roster: fmt::Debug + Send + Sync {
     /// Returns when an attempt's agent was last heard.
     fn last_contact(&self, key: &AttemptKey) -> Option<SystemTime>;
 
+    /// Returns how many agents of attempts that are not over have no connection.
+    fn n_unheard(&self) -> usize;
+
+    /// Returns the nodes whose agents are known from before and neither heard nor silent yet, each with the time after
+    /// which its agent is silent.
+    fn awaited(&self) -> BTreeMap<LogicalNodeId, Option<SystemTime>>;
+
     /// Cuts all agents off, or ends that.
     fn suspend(&self, suspended: bool);
 }
@@ -92,6 +100,14 @@ impl Roster for myelin_membership::Handle {
 
     fn last_contact(&self, key: &AttemptKey) -> Option<SystemTime> {
         Self::last_contact(self, key)
+    }
+
+    fn n_unheard(&self) -> usize {
+        Self::n_unheard(self)
+    }
+
+    fn awaited(&self) -> BTreeMap<LogicalNodeId, Option<SystemTime>> {
+        Self::awaited(self)
     }
 
     fn suspend(&self, suspended: bool) {

@@ -197,6 +197,8 @@ pub(crate) fn status(driver: &ClusterDriver, executor: &Snapshot, of: Loop) -> S
         brake: brake(driver.planner().map(|it| it.run_brake(state)).unwrap_or_default()),
         providers: executor.providers.iter().map(provider).collect(),
         inventory: None,
+        unheard: None,
+        trouble: None,
         as_of: None,
     }
 }

@@ -11,6 +11,7 @@ mod build;
 mod census;
 mod plan;
 mod text;
+mod unheard;
 
 use std::{collections::BTreeMap, time::SystemTime};
 
@@ -24,6 +25,7 @@ pub use self::census::{
     CensusView, CollectedView, HoldView, InventoryView, LeaseView, MissingView,
 };
 pub(crate) use self::plan::plan;
+pub(crate) use self::unheard::{Unheard, correct_groups, correct_nodes, unheard_view};
 
 /// Returns a time as it is shown. What no calendar has is shown as the end of time.
 pub(crate) fn stamp(time: SystemTime) -> Timestamp {
@@ -129,7 +131,7 @@ pub struct ProviderView {
 pub struct StatusView {
     /// The number the user gave it.
     pub run: u64,
-    /// Whether everything is as desired.
+    /// Whether everything is as desired, and was seen to be.
     pub converged: bool,
     /// The desired revision.
     pub generation: u64,
@@ -152,9 +154,34 @@ pub struct StatusView {
     /// What exists, as the last sweep found it; none where nobody sweeps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inventory: Option<InventoryView>,
+    /// Agents from before that the loop has not heard yet; none once each was heard or is silent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unheard: Option<UnheardView>,
+    /// Why nothing is done, while the store takes nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<TroubleView>,
     /// When what is shown was recorded, where no loop runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_of: Option<Timestamp>,
+}
+
+/// Agents of a run that was taken up and that were not heard since.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnheardView {
+    /// How many.
+    pub agents: usize,
+    /// When each was heard or counts as silent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+}
+
+/// A store that takes nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TroubleView {
+    /// What it says.
+    pub error: String,
+    /// Since when.
+    pub since: Timestamp,
 }
 
 /// Something that happened.

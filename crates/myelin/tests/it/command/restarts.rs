@@ -134,6 +134,44 @@ fn a_run_that_is_taken_up_has_not_converged_before_its_agents_are_heard() {
 }
 
 #[test]
+fn nothing_is_said_of_agents_of_before_that_were_not_heard_yet() {
+    let site = Site::new();
+    let file = "run: 1\ngroups:\n  - {id: worker, count: 2}\n\
+                agent: {heartbeat: 200ms, silent_after: 30s}\nretry: {lost_after: 60s}\n";
+    let up = site.up(file);
+    site.until_converged();
+    Site::leave(up);
+    let before = site.attempts();
+    site.signal_agent("worker-1", Signal::STOP);
+    let up = site.up(file);
+    until("the other is heard", || (site.nodes()[0].state == "ready").then_some(()));
+    let status = site.status();
+    assert!(!status.converged, "{status:?}");
+    let unheard = status.unheard.unwrap();
+    assert!(unheard.agents == 1 && unheard.until.unwrap() > Timestamp::now(), "{unheard:?}");
+    assert_eq!(status.groups[0].ready, 1, "{:?}", status.groups);
+    let told = site.ok(&["status"]);
+    assert!(told.starts_with("run 1: being taken up, "), "{told}");
+    assert!(told.contains("\n1 agent is not heard yet since the run was taken up; in "), "{told}");
+    let node = site.explain("worker-1");
+    assert_eq!((node.node.state.as_str(), node.node.ready), ("unheard", false));
+    assert_eq!(node.agent.unwrap().last_contact, None);
+    let late = ["up", "cluster.yaml", "--until-converged", "--timeout", "1s"];
+    site.signal_agent("worker-1", Signal::CONT);
+    site.until_converged();
+    assert_eq!(site.status().unheard, None);
+    Site::leave(up);
+
+    site.signal_agent("worker-1", Signal::STOP);
+    site.fails(3, &late);
+    site.signal_agent("worker-1", Signal::CONT);
+    site.ok(&late[..3]);
+    assert_eq!(site.attempts(), before);
+    site.ok(&["down", "--yes"]);
+    site.nothing_is_left();
+}
+
+#[test]
 fn agents_dial_where_they_always_did() {
     let site = Site::new();
     let up = site.up(&workers(2, ""));

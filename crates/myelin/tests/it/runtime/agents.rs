@@ -210,6 +210,15 @@ impl Roster for Agents {
         self.inner().membership.last_contact(key)
     }
 
+    fn n_unheard(&self) -> usize {
+        self.inner().membership.n_unheard()
+    }
+
+    fn awaited(&self) -> BTreeMap<LogicalNodeId, Option<SystemTime>> {
+        let inner = self.inner();
+        inner.membership.awaited().map(|(key, until)| (key.node.clone(), until)).collect()
+    }
+
     fn suspend(&self, suspended: bool) {
         let mut inner = self.inner();
         let inner = &mut *inner;
