@@ -36,7 +36,7 @@ pub use crate::message::{
     hello_version,
 };
 #[cfg(feature = "io")]
-pub use crate::reader::{LineReader, ReadError};
+pub use crate::reader::{Arrival, LineReader, ReadError};
 
 #[cfg(test)]
 mod tests;

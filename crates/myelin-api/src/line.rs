@@ -75,6 +75,12 @@ impl LineBuffer {
         self.bytes.extend_from_slice(chunk);
     }
 
+    /// Returns how many bytes are held.
+    #[cfg(feature = "io")]
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Returns the buffer with room for at least so many of the next bytes.
     #[cfg(feature = "io")]
     pub(crate) fn free(&mut self, at_least: usize) -> &mut Vec<u8> {

@@ -20,6 +20,17 @@ pub enum ReadError {
     Broken(#[from] io::Error),
 }
 
+/// How a line comes.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// It is here, without its end.
+    Line(Vec<u8>),
+    /// It is not whole yet, and longer already than was asked for.
+    Longer,
+    /// The stream ended after a whole one.
+    End,
+}
+
 /// Reads lines of a limited length. Has no deadline: the caller brings one for a whole line.
 #[derive(Debug)]
 pub struct LineReader<R> {
@@ -46,14 +57,31 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     ///
     /// The line is too long or incomplete, or the stream broke. The reader is of no use from then on.
     pub async fn next_line(&mut self) -> Result<Option<Vec<u8>>, ReadError> {
+        match self.next_line_within(usize::MAX).await? {
+            Arrival::Line(line) => Ok(Some(line)),
+            // No line is longer than that.
+            Arrival::End | Arrival::Longer => Ok(None),
+        }
+    }
+
+    /// As [`next_line`](Self::next_line), but stops at a line that is longer than `most`, so that the caller can see to
+    /// the memory it takes. Nothing of it is lost.
+    ///
+    /// # Errors
+    ///
+    /// As for `next_line`.
+    pub async fn next_line_within(&mut self, most: usize) -> Result<Arrival, ReadError> {
         loop {
             if let Some(line) = self.lines.next_line()? {
-                return Ok(Some(line));
+                return Ok(Arrival::Line(line));
+            }
+            if self.lines.len() > most {
+                return Ok(Arrival::Longer);
             }
             let free = self.lines.free(CHUNK);
             if self.stream.read_buf(free).await? == 0 {
                 self.lines.finish()?;
-                return Ok(None);
+                return Ok(Arrival::End);
             }
         }
     }

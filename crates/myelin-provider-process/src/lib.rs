@@ -63,7 +63,7 @@ mod supervise;
 mod tail;
 
 pub use crate::options::{Error, JoinSource, Options};
-pub use crate::provider::{KIND, ProcessProvider};
+pub use crate::provider::{KIND, Log, ProcessProvider, read_log};
 
 #[cfg(test)]
 mod tests;

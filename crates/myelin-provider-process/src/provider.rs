@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    path::Path,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
@@ -13,8 +14,8 @@ use async_trait::async_trait;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use myelin_executor::{
-    BootstrapSink, CreateRequest, FoundLease, GENERATION_LABEL, NewLease, OutputLine, Presence,
-    Provider, ProviderError, ProviderIdentity,
+    BootstrapSink, CreateRequest, FoundLease, GENERATION_LABEL, NewLease, OutputLine, OutputStream,
+    Presence, Provider, ProviderError, ProviderIdentity,
 };
 use myelin_shape::{AttemptKey, BootstrapSessionId, ClusterUid, ProviderKind, ProviderLeaseId};
 use myelin_state::{Connection, ErrorClass, ExecEndpoint, LeaseFacts};
@@ -25,7 +26,7 @@ use crate::{
     image::Content,
     proc::Family,
     scan::Scanner,
-    session::{Session, SessionRecord, marks_of, tail},
+    session::{Session, SessionRecord, marks_of, output_path, tail},
     store::{LeaseRecord, Place, Store, lease_name},
     supervise::Context,
 };
@@ -81,27 +82,19 @@ impl ProcessProvider {
         self.n_foreign.load(Ordering::Relaxed)
     }
 
-    /// Returns the last lines of each stream of an attempt's latest session, from its files: it works after a restart too.
+    /// Returns the last lines of an attempt's latest session; see [`read_log`].
     ///
     /// # Errors
     ///
-    /// [`ErrorClass::AlreadyAbsent`] when there is no lease or no session.
+    /// As for [`read_log`].
     pub async fn read_log(
         &self,
         key: &AttemptKey,
         n_lines: usize,
     ) -> Result<Vec<OutputLine>, ProviderError> {
-        let lease = self.store.path(&lease_name(key)?);
-        let absent = format!("attempt {key} has no session");
-        let read = unblock(move || {
-            let record = SessionRecord::read(&lease)?;
-            let record = record.ok_or(ProviderError::new(ErrorClass::AlreadyAbsent, absent))?;
-            let mut tail = tail(&lease, &record);
-            let mut lines = tail.catch_up(n_lines);
-            lines.extend(tail.finish());
-            Ok(lines)
-        });
-        within(self.context.options.call_deadline, ErrorClass::Transient, read).await
+        let read = read_log(&self.store.root, key, n_lines);
+        let log = within(self.context.options.call_deadline, ErrorClass::Transient, read).await?;
+        Ok(log.lines)
     }
 
     /// Waits for the turn to change a lease: calls about one lease follow each other.
@@ -237,6 +230,40 @@ impl ProcessProvider {
         let short = self.context.options.call_deadline;
         (short, short.saturating_mul(10))
     }
+}
+
+/// What the latest session of an attempt has printed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Log {
+    /// The last lines of standard output, then those of standard error.
+    pub lines: Vec<OutputLine>,
+    /// When something was printed last, if that is known.
+    pub written_at: Option<SystemTime>,
+}
+
+/// Returns the last lines of each stream of an attempt's latest session, from its files below the root of the leases. It
+/// works whoever works on the session, and changes nothing.
+///
+/// # Errors
+///
+/// [`ErrorClass::AlreadyAbsent`] when there is no lease or no session.
+pub async fn read_log(root: &Path, key: &AttemptKey, n_lines: usize) -> Result<Log, ProviderError> {
+    let lease = root.join(lease_name(key)?);
+    let absent = format!("attempt {key} has no session");
+    unblock(move || {
+        let record = SessionRecord::read(&lease)?;
+        let record = record.ok_or(ProviderError::new(ErrorClass::AlreadyAbsent, absent))?;
+        let mut tail = tail(&lease, &record);
+        let mut lines = tail.catch_up(n_lines);
+        lines.extend(tail.finish());
+        let written = |stream| {
+            let path = output_path(&lease, record.number, stream);
+            path.metadata().and_then(|file| file.modified()).ok()
+        };
+        let written_at = written(OutputStream::Stdout).max(written(OutputStream::Stderr));
+        Ok(Log { lines, written_at })
+    })
+    .await
 }
 
 /// Locks bookkeeping that is whole at every await, and so also after a panic.

@@ -3,6 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use myelin_shape::RunId;
@@ -16,6 +17,9 @@ use crate::{
 };
 
 use super::{args::Globals, failure::Failure, output::note, time};
+
+/// How long a loop may take to answer a question: far longer than any pass takes, and short enough to wait for.
+const QUESTION_DEADLINE: Duration = Duration::from_secs(5);
 
 /// The file that is meant when none is named.
 const DEFAULT_FILE: &str = "myelin.yaml";
@@ -109,7 +113,14 @@ pub(super) fn never_begun(state: &StateDir) -> Failure {
 
 /// Who answers: a running loop, or what was recorded last.
 #[derive(Debug)]
-pub(super) struct Loop(Link);
+pub(super) struct Loop {
+    link: Link,
+    state: StateDir,
+    /// The process of the loop, if there is one.
+    pid: Option<u32>,
+    /// Whether what was recorded last is an answer, too, where the loop gives none.
+    only_reads: bool,
+}
 
 #[derive(Debug)]
 enum Link {
@@ -124,7 +135,12 @@ impl Loop {
             return Ok(None);
         };
         match Client::connect(&run.socket).await {
-            Ok(client) => Ok(Some(Self(Link::Running(client)))),
+            Ok(client) => Ok(Some(Self {
+                link: Link::Running(client),
+                state: state.clone(),
+                pid: Some(run.pid),
+                only_reads: false,
+            })),
             // It ended without removing its file, as after a SIGKILL.
             Err(control::Error::NotRunning(_)) => Ok(None),
             Err(error) => Err(error.into()),
@@ -146,35 +162,99 @@ impl Loop {
     /// Returns who answers questions about a run, if it was ever begun.
     pub(super) async fn read_of(state: &StateDir) -> Result<Option<Self>, Failure> {
         if let Some(looped) = Self::find(state).await? {
-            return Ok(Some(looped));
+            return Ok(Some(Self { only_reads: true, ..looped }));
         }
         if !state.is_begun() {
             return Ok(None);
         }
-        let shown = Opened::look(state).await?.show().await?;
-        note(format!("not running: as of {}", time::as_of(view::stamp(shown.as_of))));
-        if let Some(doubt) = &shown.doubt {
-            let next = "nothing is acted on until `myelin restore --accept`";
-            note(format!("warning: {}; {next}", doubtful(doubt)));
-        }
-        Ok(Some(Self(Link::Recorded(Box::new(shown)))))
+        let link = Link::Recorded(Box::new(recorded(state, None).await?));
+        Ok(Some(Self { link, state: state.clone(), pid: None, only_reads: true }))
     }
 
     /// Returns whether anything can happen meanwhile.
     pub(super) fn is_running(&self) -> bool {
-        matches!(self.0, Link::Running(_))
+        matches!(self.link, Link::Running(_))
     }
 
-    /// Asks one thing.
+    /// Asks one thing. A loop that does not answer a question in time is not waited for: what it recorded last is.
     pub(super) async fn ask(&mut self, request: Request) -> Result<Reply, control::Error> {
-        match &mut self.0 {
-            Link::Running(client) => client.ask(request).await,
-            Link::Recorded(shown) => {
-                let answer = control::answer(&shown.handle, None, request).await;
-                answer.map_err(control::Error::Failure)
+        let Link::Running(client) = &mut self.link else {
+            return self.ask_recorded(request).await;
+        };
+        let Some(patience) = patience(&request).filter(|_| self.only_reads) else {
+            return client.ask(request).await;
+        };
+        match client.ask_within(request.clone(), patience).await {
+            Err(control::Error::Late) if self.state.is_begun() => {
+                match recorded(&self.state, self.pid).await {
+                    Ok(shown) => self.link = Link::Recorded(Box::new(shown)),
+                    Err(failure) => {
+                        note(format!("what it recorded cannot be read either: {failure}"));
+                        return Err(control::Error::Late);
+                    }
+                }
+                self.ask_recorded(request).await
             }
+            answer => answer,
         }
     }
+
+    async fn ask_recorded(&self, request: Request) -> Result<Reply, control::Error> {
+        let Link::Recorded(shown) = &self.link else {
+            return Err(control::Error::Ended);
+        };
+        let answer = match request {
+            Request::Logs { node, .. } => shown.output(&self.state, &node).await.map(Reply::Logs),
+            request => control::answer(&shown.handle, None, request).await,
+        };
+        match answer.map_err(control::Error::Failure)? {
+            Reply::Status(mut status) => {
+                status.pid = self.pid.unwrap_or(0);
+                Ok(Reply::Status(status))
+            }
+            reply => Ok(reply),
+        }
+    }
+}
+
+/// Returns how long a loop may take to answer a question; none for what would change something, or waits for news.
+fn patience(request: &Request) -> Option<Duration> {
+    match request {
+        Request::Status {}
+        | Request::Nodes {}
+        | Request::Explain { .. }
+        | Request::Plan { .. }
+        | Request::Events { wait_ms: 0, .. }
+        | Request::Logs { wait_ms: 0, .. } => Some(QUESTION_DEADLINE),
+        Request::Events { .. }
+        | Request::Logs { .. }
+        | Request::Apply { .. }
+        | Request::Operator { .. }
+        | Request::Pause {}
+        | Request::Resume {}
+        | Request::Down {}
+        | Request::Census { .. }
+        | Request::Sever { .. } => None,
+    }
+}
+
+/// Returns what was recorded last, and says why that is shown: the loop with this pid does not answer, or there is none.
+async fn recorded(state: &StateDir, pid: Option<u32>) -> Result<Shown, Failure> {
+    let shown = Opened::look(state).await?.show().await?;
+    let as_of = time::as_of(view::stamp(shown.as_of));
+    note(match pid {
+        None => format!("not running: as of {as_of}"),
+        Some(pid) => {
+            format!(
+                "`myelin up` (pid {pid}) is there and does not answer, is it stopped? As of {as_of}"
+            )
+        }
+    });
+    if let Some(doubt) = &shown.doubt {
+        let next = "nothing is acted on until `myelin restore --accept`";
+        note(format!("warning: {}; {next}", doubtful(doubt)));
+    }
+    Ok(shown)
 }
 
 fn not_running(state: &StateDir) -> Failure {

@@ -46,7 +46,8 @@ pub(super) fn status_text(view: &StatusView, style: Style) -> String {
     };
     let loops = match view.as_of {
         None => format!("for {} (pid {})", time::ago(view.since), view.pid),
-        Some(_) => style.warn("not running"),
+        Some(_) if view.pid == 0 => style.warn("not running"),
+        Some(_) => style.warn(&format!("not answering (pid {})", view.pid)),
     };
     let mut text = format!("run {}: {word}, generation {}, {loops}\n", view.run, view.generation);
     if let Some(trouble) = &view.trouble {
@@ -354,7 +355,7 @@ fn millis(duration: Duration) -> u64 {
 }
 
 pub(super) async fn logs(globals: &Globals, args: LogsArgs) -> Outcome {
-    let mut looped = Loop::connect(globals).await?;
+    let mut looped = Loop::read(globals).await?;
     let style = Style::stdout();
     let format = args.output.output;
     let more = |after, wait_ms| Request::Logs { node: args.node.clone(), after, wait_ms };
@@ -363,6 +364,12 @@ pub(super) async fn logs(globals: &Globals, args: LogsArgs) -> Outcome {
         output::result(format, &lines, || {
             lines.iter().map(|line| output_line(line, style) + "\n").collect()
         })?;
+        return Ok(0);
+    }
+    if !looped.is_running() {
+        for line in &lines {
+            output::item(format, line, || output_line(line, style))?;
+        }
         return Ok(0);
     }
     let story = Story {

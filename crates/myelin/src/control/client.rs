@@ -59,9 +59,21 @@ impl Client {
     ///
     /// The loop refused, or did not answer.
     pub async fn ask(&mut self, request: Request) -> Result<Reply, Error> {
-        let version = CONTROL_VERSION;
         let collects = matches!(request, Request::Census { collect: Some(_), .. });
-        let patience = if collects { COLLECT_DEADLINE } else { ANSWER_DEADLINE };
+        self.ask_within(request, if collects { COLLECT_DEADLINE } else { ANSWER_DEADLINE }).await
+    }
+
+    /// As [`ask`](Self::ask), with another deadline. After [`Late`](Error::Late) nothing more can be asked.
+    ///
+    /// # Errors
+    ///
+    /// As for `ask`.
+    pub async fn ask_within(
+        &mut self,
+        request: Request,
+        patience: Duration,
+    ) -> Result<Reply, Error> {
+        let version = CONTROL_VERSION;
         let line = encode(&RequestLine { version, request });
         let conversation = async {
             // A server that refuses the connection answers and closes without reading.

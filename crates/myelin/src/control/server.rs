@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use myelin_api::{LineError, LineReader, MAX_CONTROL_LINE, ReadError, decode, encode};
+use myelin_api::{Arrival, LineError, LineReader, MAX_CONTROL_LINE, ReadError, decode, encode};
 use myelin_shape::{ClusterUid, LogicalNodeId};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -32,6 +32,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// The longest name of a file, which every error of it repeats: the longest path there is.
 const MAX_ORIGIN: usize = 4096;
 
+/// A longer request is one of few at once: only a file is longer, and few files are.
+const SMALL_LINE: usize = 64 * 1024;
+
 /// The most events in one answer.
 const MAX_EVENTS: usize = 10_000;
 
@@ -40,6 +43,8 @@ const MAX_EVENTS: usize = 10_000;
 pub struct Options {
     /// How many connections may be open.
     pub max_connections: usize,
+    /// How many of them may be in the middle of a long request, or of an answer to one. Others wait.
+    pub max_long: usize,
     /// How long a whole request may take to arrive.
     pub read_deadline: Duration,
     /// How long an answer may take to leave.
@@ -50,6 +55,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             max_connections: 64,
+            max_long: 2,
             read_deadline: Duration::from_secs(10),
             write_deadline: Duration::from_secs(10),
         }
@@ -69,6 +75,7 @@ struct Shared {
     inventory: Option<myelin_inventory::Handle>,
     options: Options,
     connections: Arc<Semaphore>,
+    long: Arc<Semaphore>,
 }
 
 impl Server {
@@ -86,6 +93,7 @@ impl Server {
             inventory: None,
             options,
             connections: Arc::new(Semaphore::new(options.max_connections)),
+            long: Arc::new(Semaphore::new(options.max_long)),
         };
         let shared = Arc::new(shared);
         Ok(Self { listener, shared })
@@ -94,9 +102,10 @@ impl Server {
     /// Answers what exists, too.
     #[must_use]
     pub fn with_inventory(self, inventory: myelin_inventory::Handle) -> Self {
-        let Shared { ref handle, options, ref connections, .. } = *self.shared;
+        let Shared { ref handle, options, ref connections, ref long, .. } = *self.shared;
         let (handle, connections) = (handle.clone(), Arc::clone(connections));
-        let shared = Shared { handle, inventory: Some(inventory), options, connections };
+        let long = Arc::clone(long);
+        let shared = Shared { handle, inventory: Some(inventory), options, connections, long };
         Self { shared: Arc::new(shared), ..self }
     }
 
@@ -171,11 +180,15 @@ fn hang_up(stream: UnixStream) {
 }
 
 async fn serve(shared: Arc<Shared>, stream: UnixStream, _place: OwnedSemaphorePermit) {
-    let mut peer =
-        Peer { lines: LineReader::new(stream, MAX_CONTROL_LINE), options: shared.options };
+    let mut peer = Peer {
+        lines: LineReader::new(stream, MAX_CONTROL_LINE),
+        options: shared.options,
+        long: Arc::clone(&shared.long),
+    };
     loop {
         let end = match peer.request().await {
-            Ok(request) => {
+            // A long request keeps its place until it is answered.
+            Ok((request, _place)) => {
                 let answer = tokio::select! {
                     answer = answer(&shared.handle, shared.inventory.as_ref(), request) => answer,
                     // Who waits for news and leaves must not keep its place until there are some.
@@ -197,22 +210,38 @@ async fn serve(shared: Arc<Shared>, stream: UnixStream, _place: OwnedSemaphorePe
 struct Peer {
     lines: LineReader<UnixStream>,
     options: Options,
+    long: Arc<Semaphore>,
 }
 
+/// A place among those who send something long, if that was needed.
+type LongPlace = Option<OwnedSemaphorePermit>;
+
 impl Peer {
-    async fn request(&mut self) -> Result<Request, End> {
-        let Ok(line) = timeout(self.options.read_deadline, self.lines.next_line()).await else {
+    async fn request(&mut self) -> Result<(Request, LongPlace), End> {
+        let Ok(line) = timeout(self.options.read_deadline, self.line()).await else {
             let late = failure(FailureKind::Late, "no request came in time", None);
             return Err(End::Refused(late));
         };
-        let line = line?.ok_or(End::Closed)?;
+        let (line, place) = line?;
         let line: RequestLine = decode(&line)?;
         if line.version == CONTROL_VERSION {
-            return Ok(line.request);
+            return Ok((line.request, place));
         }
         let message = format!("only version {CONTROL_VERSION} of the protocol is spoken here");
         let hint = "use the `myelin` that runs the loop";
         Err(End::Refused(failure(FailureKind::Malformed, message, Some(hint))))
+    }
+
+    /// Reads a line. Memory for a long one is given to few at once, whoever connects.
+    async fn line(&mut self) -> Result<(Vec<u8>, LongPlace), End> {
+        match self.lines.next_line_within(SMALL_LINE).await? {
+            Arrival::Line(line) => return Ok((line, None)),
+            Arrival::End => return Err(End::Closed),
+            Arrival::Longer => {}
+        }
+        let place = Arc::clone(&self.long).acquire_owned().await.ok();
+        let line = self.lines.next_line().await?.ok_or(End::Closed)?;
+        Ok((line, place))
     }
 
     async fn send(&mut self, answer: &Answer) -> Result<(), End> {

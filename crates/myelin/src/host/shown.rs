@@ -4,12 +4,21 @@ use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
 use myelin_driver::{ClusterDriver, Desired};
 use myelin_executor::{Clock, Executor, Options as ExecutorOptions};
-use myelin_shape::{AttemptKey, LogicalNodeId};
+use myelin_provider_process::read_log;
+use myelin_shape::{AttemptKey, LogicalNodeId, NodeAttemptId};
+use myelin_state::ErrorClass;
 use myelin_store::{Doubt, Identity, Loaded, Store, StoredDesired};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::runtime::{self, Before, Handle, Outputs, Parts, Roster, Service, SnapshotSource};
+use crate::{
+    control::{Failure, FailureKind},
+    runtime::{
+        self, Before, Handle, LINES_PER_NODE, Outputs, Parts, Roster, Service, SnapshotSource,
+    },
+    state_dir::StateDir,
+    view::OutputView,
+};
 
 use super::{Error, N_EVENTS, Opened, kinds, last_events};
 
@@ -91,6 +100,34 @@ impl Opened {
             Service::new(options, parts, Before { driver, events, acted_generation });
         let task = AbortOnDropHandle::new(tokio::spawn(service.show(now)));
         Ok(Shown { handle, identity, as_of: now, doubt, n_nodes, generation, _task: task })
+    }
+}
+
+impl Shown {
+    /// Returns what the last bootstrap of a node has printed, as it is on disk; nothing where there is no machine.
+    ///
+    /// # Errors
+    ///
+    /// There is no such node, or what is there cannot be read.
+    pub async fn output(&self, state: &StateDir, node: &str) -> Result<Vec<OutputView>, Failure> {
+        let view = self.handle.explain(node.into()).await?.node;
+        let Some(attempt) = view.attempt.map(NodeAttemptId) else {
+            return Ok(Vec::new());
+        };
+        let Identity { cluster, run, .. } = self.identity;
+        let key = AttemptKey { cluster, run, node: node.into(), attempt };
+        match read_log(&state.leases(), &key, LINES_PER_NODE).await {
+            Ok(log) => {
+                Ok(runtime::outputs_of(&key, log.lines, log.written_at.unwrap_or(self.as_of)))
+            }
+            Err(error) if error.class == ErrorClass::AlreadyAbsent => Ok(Vec::new()),
+            Err(error) => Err(Failure {
+                kind: FailureKind::Refused,
+                message: format!("what {node} has printed cannot be read: {error}"),
+                hint: Some("look into the directories below leases/ of the state".to_owned()),
+                plan: None,
+            }),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::SystemTime,
 };
 
 use myelin_executor::{BootstrapSink, BootstrapUpdate, Clock, OutputLine, OutputStream};
@@ -13,7 +14,7 @@ use tokio::sync::{mpsc::UnboundedSender, watch};
 use crate::view::{OutputView, stamp};
 
 /// How many lines of each node are kept: a failed verify command with its context, many times over.
-const LINES_PER_NODE: usize = 200;
+pub(crate) const LINES_PER_NODE: usize = 200;
 
 /// The last lines of every node's bootstraps, and the sink they come in by. Cheap to clone; all clones are one.
 #[derive(Clone, Debug)]
@@ -86,6 +87,23 @@ impl Outputs {
     fn nodes(&self) -> MutexGuard<'_, BTreeMap<LogicalNodeId, Lines>> {
         self.0.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns lines that were read at once, of which only is known when the last of them was printed.
+pub(crate) fn outputs_of(
+    key: &AttemptKey,
+    lines: Vec<OutputLine>,
+    at: SystemTime,
+) -> Vec<OutputView> {
+    let numbered = (1..).zip(lines);
+    let view = |(sequence, line): (u64, OutputLine)| OutputView {
+        sequence,
+        at: stamp(at),
+        attempt: key.attempt.0,
+        stream: stream(line.stream).to_owned(),
+        text: line.text,
+    };
+    numbered.map(view).collect()
 }
 
 fn stream(stream: OutputStream) -> &'static str {

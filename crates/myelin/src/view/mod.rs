@@ -143,7 +143,7 @@ pub struct StatusView {
     pub leaving: bool,
     /// Since when the loop runs.
     pub since: Timestamp,
-    /// The loop's process; 0 where none runs.
+    /// The loop's process; 0 where none runs. One that does not answer is named beside `as_of`.
     pub pid: u32,
     /// The groups.
     pub groups: Vec<GroupView>,
@@ -217,7 +217,7 @@ pub struct EventView {
 pub struct OutputView {
     /// Position among the lines of the node, from 1.
     pub sequence: u64,
-    /// When it came.
+    /// When it came; where it was read without a loop, when the last one did.
     pub at: Timestamp,
     /// The attempt it is of.
     pub attempt: u64,

@@ -85,6 +85,35 @@ async fn a_peer_too_many_is_told_so_and_a_place_is_free_again_later() {
 }
 
 #[tokio::test]
+async fn long_requests_are_read_one_after_the_other_and_short_ones_beside_them() {
+    let world = World::new();
+    let options = Options { max_long: 1, ..Options::default() };
+    let socket = serve(&world.handle, options);
+    let text = format!("run: 1\ngroups: []\n# {}", "x".repeat(1024 * 1024));
+    let source = Source { origin: "a file".to_owned(), format: "yaml".to_owned(), text };
+    let plan = Request::Plan { source };
+    let line = encode(&RequestLine { version: CONTROL_VERSION, request: plan.clone() });
+    let mut first = UnixStream::connect(&socket.path).await.unwrap();
+    // More than socket buffers hold: it is being read when this is done.
+    first.write_all(&line[..line.len() - 1]).await.unwrap();
+
+    let mut second = UnixStream::connect(&socket.path).await.unwrap();
+    let unread = timeout(Duration::from_millis(500), second.write_all(&line)).await;
+    assert!(unread.is_err(), "two long requests are read at once");
+    let mut third = Client::connect(&socket.path).await.unwrap();
+    third.ask(Request::Status {}).await.unwrap();
+    drop(second);
+
+    let mut fourth = Client::connect(&socket.path).await.unwrap();
+    let fourth = tokio::spawn(async move { fourth.ask(plan).await });
+    first.write_all(b"\n").await.unwrap();
+    first.shutdown().await.unwrap();
+    assert!(matches!(answer_to(&mut first).await, Answer::Ok(Reply::Plan(_))));
+    let planned = timeout(PATIENCE, fourth).await.unwrap().unwrap();
+    assert!(matches!(planned, Ok(Reply::Plan(_))), "{planned:?}");
+}
+
+#[tokio::test]
 async fn a_refused_request_leaves_the_connection_open() {
     let world = World::new();
     let socket = serve(&world.handle, Options::default());

@@ -13,7 +13,7 @@ use std::{
 use jiff::Timestamp;
 use rustix::process::{Pid, Signal};
 
-use super::site::{PATIENCE, Site, processes_with, stdout, until, workers};
+use super::site::{PATIENCE, Site, processes_with, stderr, stdout, until, workers};
 
 /// What must be the same before and after a restart.
 #[derive(Debug, PartialEq, Eq)]
@@ -219,6 +219,49 @@ fn a_changed_file_asks_before_it_takes_ready_nodes_of_a_run_that_is_taken_up() {
     site.write("cluster.yaml", &workers(3, ""));
     site.ok(&up);
     assert_eq!(site.all_agents().len(), 3);
+    site.ok(&["down", "--yes"]);
+    site.nothing_is_left();
+}
+
+#[test]
+fn a_loop_that_is_stopped_is_not_waited_for_and_what_it_recorded_is_shown() {
+    let site = Site::new();
+    let up = site.up(&workers(1, ", boot: {verify_commands: [echo all is well]}"));
+    site.until_converged();
+    up.signal(Signal::STOP);
+    let began = Instant::now();
+    let shown = site.run(&["status"]);
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    let (out, err) = (stdout(&shown), stderr(&shown));
+    let pid = up.pid().as_raw_nonzero();
+    assert!(
+        out.starts_with(&format!("run 1: converged, generation 1, not answering (pid {pid})\n")),
+        "{out}"
+    );
+    assert!(
+        err.starts_with(&format!("`myelin up` (pid {pid}) is there and does not answer")),
+        "{err}"
+    );
+    let logs = site.ok(&["logs", "worker-0"]);
+    assert!(logs.contains("all is well"), "{logs}");
+    up.signal(Signal::CONT);
+    site.until_converged();
+    site.take_down(up);
+}
+
+#[test]
+fn what_bootstraps_have_printed_is_shown_without_a_loop() {
+    let site = Site::new();
+    let up = site.up(&workers(1, ", boot: {verify_commands: [echo all is well]}"));
+    site.until_converged();
+    let before = site.ok(&["logs", "worker-0"]);
+    Site::leave(up);
+    for follow in [&[][..], &["-f"]] {
+        let logs = site.ok(&[&["logs", "worker-0"], follow].concat());
+        assert!(before.contains("all is well") && logs.contains("all is well"), "{before}{logs}");
+    }
+    let unknown = site.fails(1, &["logs", "worker-7"]);
+    assert!(unknown.contains("there is no node or group \"worker-7\""), "{unknown}");
     site.ok(&["down", "--yes"]);
     site.nothing_is_left();
 }
