@@ -61,6 +61,7 @@ fn runs(args: Args) -> Vec<Run> {
         Args { kills, seed, .. } => vec![
             ("command::crash::points", "2", vec![("CRASH_EVERY", "1".to_owned())]),
             ("command::crash::tens", "1", Vec::new()),
+            ("command::crash::beside", "1", Vec::new()),
             random(kills, seed),
         ],
     }

@@ -2,7 +2,8 @@
 //!
 //! `MYELIN_CRASH` names the moment: `write:K` is right after the `K`th durable write of the process (a commit of the database
 //! is one, its mark is another), `call:K` right after the `K`th call of a provider or its bootstrap has returned, and
-//! `call-before:K` right before the `K`th is made. The process sends itself SIGKILL there, so that nothing
+//! `call-before:K` right before the `K`th is made. With `unwritten:K` the `K`th commit of the loop fails, and with
+//! `unanswered:K` it seems to; the process dies when it tries again. It sends itself SIGKILL, so that nothing
 //! is tidied up; the last line of its standard error says which call it was.
 //!
 //! Reading order: [`Moment`], [`after_write`], [`Mortal`].
@@ -10,6 +11,7 @@
 use std::{
     env,
     io::{self, Write as _},
+    path::{Path, PathBuf},
     process,
     str::FromStr,
     sync::{
@@ -26,7 +28,10 @@ use myelin_executor::{
 };
 use myelin_shape::{AttemptKey, BootstrapSessionId, ClusterUid, ProviderKind};
 use myelin_state::{Connection, LeaseFacts};
-use myelin_store::Hook;
+use myelin_store::{
+    Batch, EventQuery, Hook, Loaded, OperationQuery, Setting, Store, StoreError, StoredEvent,
+    StoredOperation,
+};
 use rustix::process::{Signal, getpid, kill_process};
 
 const VARIABLE: &str = "MYELIN_CRASH";
@@ -37,19 +42,25 @@ enum Moment {
     AfterWrite(u64),
     AfterCall(u64),
     BeforeCall(u64),
+    /// As the commit is tried again that failed.
+    Unwritten(u64),
+    /// As the commit is tried again that took effect, and seemed to fail.
+    Unanswered(u64),
 }
 
 impl FromStr for Moment {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let error = || format!("{VARIABLE}={text:?} is none of write:K, call:K and call-before:K");
+        let error = || format!("{VARIABLE}={text:?} is no moment");
         let (what, number) = text.split_once(':').ok_or_else(error)?;
         let number = number.parse().map_err(|_| error())?;
         match what {
             "write" => Ok(Self::AfterWrite(number)),
             "call" => Ok(Self::AfterCall(number)),
             "call-before" => Ok(Self::BeforeCall(number)),
+            "unwritten" => Ok(Self::Unwritten(number)),
+            "unanswered" => Ok(Self::Unanswered(number)),
             _ => Err(error()),
         }
     }
@@ -61,6 +72,7 @@ static MOMENT: LazyLock<Option<Moment>> = LazyLock::new(|| {
 });
 
 static N_WRITES: AtomicU64 = AtomicU64::new(0);
+static N_COMMITS: AtomicU64 = AtomicU64::new(0);
 static N_BEGUN: AtomicU64 = AtomicU64::new(0);
 static N_RETURNED: AtomicU64 = AtomicU64::new(0);
 
@@ -68,11 +80,15 @@ static N_RETURNED: AtomicU64 = AtomicU64::new(0);
 fn pass(counter: &AtomicU64, moment: fn(u64) -> Moment, place: impl FnOnce() -> String) {
     let n = counter.fetch_add(1, Ordering::SeqCst) + 1;
     if *MOMENT == Some(moment(n)) {
-        let _ = writeln!(io::stderr(), "killed at {}", place());
-        // It does not return: the signal is taken before this thread goes on.
-        let _ = kill_process(getpid(), Signal::KILL);
-        process::abort();
+        die(&place());
     }
+}
+
+fn die(place: &str) -> ! {
+    let _ = writeln!(io::stderr(), "killed at {place}");
+    // It does not return: the signal is taken before this thread goes on.
+    let _ = kill_process(getpid(), Signal::KILL);
+    process::abort();
 }
 
 /// Returns what a store is to call after each durable write, if the process may have to die.
@@ -81,7 +97,7 @@ pub(crate) fn after_write() -> Option<Hook> {
     Some(Arc::new(|_| pass(&N_WRITES, Moment::AfterWrite, || "a write".into())))
 }
 
-/// A provider or a bootstrap around which the process may die.
+/// A provider, a bootstrap or a store around which the process may die.
 #[derive(Debug)]
 pub(crate) struct Mortal<T: ?Sized>(pub(crate) Arc<T>);
 
@@ -153,5 +169,42 @@ impl Bootstrap for Mortal<dyn Bootstrap> {
 
     async fn cancel(&self, session: BootstrapSessionId) -> Result<(), ProviderError> {
         counted("cancel", &session, self.0.cancel(session)).await
+    }
+}
+
+#[async_trait]
+impl Store for Mortal<dyn Store> {
+    async fn load(&self) -> Result<Loaded, StoreError> {
+        self.0.load().await
+    }
+
+    async fn commit(&self, batch: Batch<'_>) -> Result<(), StoreError> {
+        let n = N_COMMITS.fetch_add(1, Ordering::SeqCst) + 1;
+        let path = PathBuf::from(VARIABLE);
+        match *MOMENT {
+            Some(Moment::Unwritten(k)) if k == n => Err(StoreError::Full(path)),
+            Some(Moment::Unanswered(k)) if k == n => {
+                self.0.commit(batch).await?;
+                Err(StoreError::TimedOut { path, limit: Duration::ZERO })
+            }
+            Some(Moment::Unwritten(k) | Moment::Unanswered(k)) if k < n => die("a second try"),
+            _ => self.0.commit(batch).await,
+        }
+    }
+
+    async fn set(&self, setting: Setting) -> Result<(), StoreError> {
+        self.0.set(setting).await
+    }
+
+    async fn events(&self, query: EventQuery) -> Result<Vec<StoredEvent>, StoreError> {
+        self.0.events(query).await
+    }
+
+    async fn operations(&self, query: OperationQuery) -> Result<Vec<StoredOperation>, StoreError> {
+        self.0.operations(query).await
+    }
+
+    async fn backup(&self, path: &Path) -> Result<(), StoreError> {
+        self.0.backup(path).await
     }
 }

@@ -249,6 +249,14 @@ fn provider(process: Arc<ProcessProvider>) -> Arc<dyn Provider> {
     return process;
 }
 
+/// Returns a store as the loop uses it.
+fn recorder(store: Arc<SqliteStore>) -> Arc<dyn Store> {
+    #[cfg(debug_assertions)]
+    return Arc::new(crash::Mortal::<dyn Store>(store));
+    #[cfg(not(debug_assertions))]
+    return store;
+}
+
 /// Returns a bootstrap as the loop uses it.
 fn bootstrap(process: Arc<ProcessProvider>) -> Arc<dyn Bootstrap> {
     #[cfg(debug_assertions)]
@@ -508,7 +516,7 @@ impl Host {
             outputs,
             observations,
             witness,
-            store: store.clone(),
+            store: recorder(store.clone()),
         };
         let runtime_options = runtime::Options {
             agent: options.agent,

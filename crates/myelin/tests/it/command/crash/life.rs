@@ -30,6 +30,10 @@ pub(super) enum Moment {
     Write(u64),
     Call(u64),
     CallBefore(u64),
+    /// As a commit is tried again that failed.
+    Unwritten(u64),
+    /// As a commit is tried again that only seemed to fail.
+    Unanswered(u64),
     /// So long after the start.
     After(Duration),
 }
@@ -40,6 +44,8 @@ impl fmt::Display for Moment {
             Self::Write(k) => write!(f, "write:{k}"),
             Self::Call(k) => write!(f, "call:{k}"),
             Self::CallBefore(k) => write!(f, "call-before:{k}"),
+            Self::Unwritten(k) => write!(f, "unwritten:{k}"),
+            Self::Unanswered(k) => write!(f, "unanswered:{k}"),
             Self::After(time) => write!(f, "{}ms", time.as_millis()),
         }
     }
@@ -55,6 +61,8 @@ impl FromStr for Moment {
             "write" => Ok(Self::Write(number)),
             "call" => Ok(Self::Call(number)),
             "call-before" => Ok(Self::CallBefore(number)),
+            "unwritten" => Ok(Self::Unwritten(number)),
+            "unanswered" => Ok(Self::Unanswered(number)),
             _ => Err(()),
         }
     }
@@ -142,14 +150,44 @@ impl<'a> Life<'a> {
         keeps_every_rule(status.code(), &said);
         match (status.code(), status.signal()) {
             (Some(0), _) => Ended::Done,
-            (None, Some(9)) if moment.is_some() => {
-                Tally::add(&self.tally.kills);
-                self.soon(truth::check_dead);
-                self.expect(truth::check_recorded(&self.site, &said));
-                Ended::Killed
+            (None, Some(9)) if moment.is_some() => self.killed(&said),
+            // Where what it was started for cannot be recorded, it ends by itself.
+            (Some(1), _) if said.contains("error: nothing is done: MYELIN_CRASH ") => {
+                self.killed(&said)
             }
             _ => self.fail(&format!("{} ends with {status}: {said}", args[0])),
         }
+    }
+
+    fn killed(&self, said: &str) -> Ended {
+        Tally::add(&self.tally.kills);
+        self.soon(truth::check_dead);
+        self.expect(truth::check_recorded(&self.site, said));
+        Ended::Killed
+    }
+
+    /// Begins to run `up`.
+    pub(super) fn begin_up(&mut self, desired: &Desired) -> Child {
+        let path = self.site.write("cluster.yaml", &desired.file());
+        self.tell(format!("up {} {}", desired.count, desired.image));
+        self.start(&["up", path.to_str().unwrap(), "--yes"], None).0
+    }
+
+    /// Begins to run `down`, and kills an `up` that it may be waiting for.
+    pub(super) fn down_beside(&mut self, mut up: Child, killed_after: Duration) {
+        self.tell(format!("down, and up is killed after {killed_after:?}"));
+        let (mut down, log) = self.start(&["down", "--yes", "--timeout", "60s"], None);
+        sleep(killed_after);
+        up.kill().unwrap();
+        wait(&mut up, "up");
+        Tally::add(&self.tally.kills);
+        let status = wait(&mut down, "down");
+        let said = fs::read_to_string(log).unwrap();
+        keeps_every_rule(status.code(), &said);
+        if status.code() != Some(0) {
+            self.fail(&format!("down ends with {status}: {said}"));
+        }
+        self.soon(truth::check_gone);
     }
 
     fn start(&mut self, args: &[&str], moment: Option<Moment>) -> (Child, String) {
@@ -198,6 +236,19 @@ impl<'a> Life<'a> {
             self.fail(&format!("up has ended with {status}: {}", said()));
         }
         self.check_whole(desired);
+    }
+
+    /// Waits until everything is as wanted, seen from outside.
+    pub(super) fn until_whole(&self, desired: &Desired, up: &Child) {
+        let ours = Some(Pid::from_child(up));
+        let whole = |site: &Site| truth::check_whole_beside(site, desired, ours);
+        let deadline = Instant::now() + CONVERGES_WITHIN;
+        while let Err(why) = whole(&self.site) {
+            if Instant::now() > deadline {
+                self.fail(&why);
+            }
+            sleep(Duration::from_millis(20));
+        }
     }
 
     fn is_converged(&self) -> bool {

@@ -11,8 +11,9 @@
 //! | `CRASH_SUMMARY` | a file to which a line of figures is added |
 //!
 //! Reading order: [`life`] (a cluster that is killed and goes on), [`truth`] (what is there), [`points`] (every moment),
-//! [`random`] (any moment), [`tens`] (many creates at once).
+//! [`random`] (any moment), [`tens`] (many creates at once), [`beside`] (two commands at once).
 
+mod beside;
 mod life;
 mod points;
 mod random;

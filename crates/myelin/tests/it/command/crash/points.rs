@@ -22,6 +22,8 @@ struct Scenario {
     name: &'static str,
     /// What is there before.
     before: Option<Desired>,
+    /// Whether it was begun before, and killed then.
+    begun: Option<Moment>,
     /// What is then wanted; nothing for `down`.
     after: Option<Desired>,
 }
@@ -37,6 +39,9 @@ impl Scenario {
             life.up(before, None);
             life.check_whole(before);
             ready = self.kept(&life);
+        }
+        if let Some(begun) = self.begun {
+            assert_eq!(self.step(&mut life, Some(begun)), Ended::Killed);
         }
         let ended = self.step(&mut life, Some(moment));
         let mut leased = BTreeMap::new();
@@ -82,10 +87,14 @@ impl Scenario {
             return;
         }
         let mut more = String::new();
-        for (kind, first) in [
-            (Moment::Write as fn(u64) -> Moment, 1),
-            (Moment::Call, 2.min(every)),
-            (Moment::CallBefore, 3.min(every)),
+        // A commit that is tried again is so after a second, so of these fewer are tried.
+        let seldom = if every == 1 { 1 } else { 3 * every };
+        for (kind, first, every) in [
+            (Moment::Write as fn(u64) -> Moment, 1, every),
+            (Moment::Call, 2.min(every), every),
+            (Moment::CallBefore, 3.min(every), every),
+            (Moment::Unwritten, 2.min(every), seldom),
+            (Moment::Unanswered, 3.min(every), seldom),
         ] {
             let end =
                 (0..MANY).map(|n| first + n * every).find(|k| !self.reaches(kind(*k), &tally));
@@ -113,22 +122,29 @@ const THREE: Desired = workers(3, 'a');
 
 #[test]
 fn a_scale_up_from_nothing_is_killed_anywhere() {
-    Scenario { name: "scale-up", before: None, after: Some(THREE) }.check();
+    Scenario { name: "scale-up", before: None, begun: None, after: Some(THREE) }.check();
 }
 
 #[test]
 fn a_replacement_is_killed_anywhere() {
     let after = workers(3, 'b');
-    Scenario { name: "replacement", before: Some(THREE), after: Some(after) }.check();
+    Scenario { name: "replacement", before: Some(THREE), begun: None, after: Some(after) }.check();
 }
 
 #[test]
 fn a_scale_down_is_killed_anywhere() {
     let after = workers(1, 'a');
-    Scenario { name: "scale-down", before: Some(THREE), after: Some(after) }.check();
+    Scenario { name: "scale-down", before: Some(THREE), begun: None, after: Some(after) }.check();
 }
 
 #[test]
 fn a_down_is_killed_anywhere() {
-    Scenario { name: "down", before: Some(THREE), after: None }.check();
+    Scenario { name: "down", before: Some(THREE), begun: None, after: None }.check();
+}
+
+#[test]
+fn a_taking_up_of_what_was_under_way_is_killed_anywhere() {
+    // In the middle of a create: it is looked for first, and what else was under way is repeated.
+    let (begun, after) = (Some(Moment::Call(3)), Some(workers(3, 'b')));
+    Scenario { name: "taking-up", before: Some(THREE), begun, after }.check();
 }
