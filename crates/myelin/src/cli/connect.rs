@@ -203,17 +203,16 @@ impl Loop {
         let Link::Recorded(shown) = &self.link else {
             return Err(control::Error::Ended);
         };
-        let answer = match request {
-            Request::Logs { node, .. } => shown.output(&self.state, &node).await.map(Reply::Logs),
-            request => control::answer(&shown.handle, None, request).await,
+        let answer = if let Request::Logs { node, .. } = request {
+            shown.output(&self.state, &node).await.map(Reply::Logs)
+        } else {
+            control::answer(&shown.handle, None, request).await
         };
-        match answer.map_err(control::Error::Failure)? {
-            Reply::Status(mut status) => {
-                status.pid = self.pid.unwrap_or(0);
-                Ok(Reply::Status(status))
-            }
-            reply => Ok(reply),
+        let mut reply = answer.map_err(control::Error::Failure)?;
+        if let Reply::Status(status) = &mut reply {
+            status.pid = self.pid.unwrap_or(0);
         }
+        Ok(reply)
     }
 }
 

@@ -188,13 +188,14 @@ async fn want(handle: &Handle, file: ClusterFile, yes: bool) -> Result<Applied, 
         }
         other => other,
     };
-    applied.map_err(|error| match error {
+    match applied {
         // Nobody tries it again once this command has ended.
-        runtime::Error::Store { error } | runtime::Error::Unrecorded { error } => {
-            Failure::new(format!("nothing is done: {error}")).hint("mend that and start again")
+        Err(runtime::Error::Store { error } | runtime::Error::Unrecorded { error }) => {
+            let failure = Failure::new(format!("nothing is done: {error}"));
+            Err(failure.hint("mend that and start again"))
         }
-        error => error.into(),
-    })
+        applied => Ok(applied?),
+    }
 }
 
 /// Says what goes on without us.

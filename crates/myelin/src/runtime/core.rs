@@ -1,30 +1,22 @@
 //! The synchronous half of the loop: folding, duties, answers.
 
-use std::{mem, slice, sync::Arc, time::SystemTime};
+use std::{mem, sync::Arc, time::SystemTime};
 
-use myelin_decider::{Explanation, HeldReason, Trigger, Until};
 use myelin_driver::{self as driver, ClusterDriver, DesiredError, DriverEvent, Event};
 use myelin_executor::{EffectExecutor, Submission};
-use myelin_shape::{AttemptKey, LogicalNodeId, NodeAttemptId, NodeGroupId};
-use myelin_state::{ManagedNode, NodeIntent, NodeStage, OperatorRequest};
+use myelin_shape::{AttemptKey, LogicalNodeId, NodeAttemptId};
 use myelin_store::Store;
 
-use crate::{
-    printable::shortened,
-    view::{self, EventView, ExplainView, GroupView, NodeView, StatusView, TroubleView, Unheard},
-};
+use crate::view;
 
 use super::{
-    Before, Error, Options, Outputs, Pulse, Roster, Target, Witness,
-    handle::{EventQuery, Request},
+    Before, Error, Options, Outputs, Pulse, Roster, Witness,
+    handle::Request,
     held::Held,
     outbox::{Duties, Outbox},
     ring::EventRing,
     service::SnapshotSource,
 };
-
-/// How many lines and events an explanation shows.
-const EXPLAINED: usize = 20;
 
 /// Whom the loop gives duties to.
 #[derive(Debug)]
@@ -59,8 +51,8 @@ pub(super) struct Core {
     held: Held,
     pub(super) ports: Ports,
     pub(super) outbox: Outbox,
-    ring: EventRing,
-    since: SystemTime,
+    pub(super) ring: EventRing,
+    pub(super) since: SystemTime,
     wake_at: Option<SystemTime>,
 }
 
@@ -241,7 +233,7 @@ impl Core {
         self.ports.roster.retire(&self.key(node, attempt));
     }
 
-    fn key(&self, node: LogicalNodeId, attempt: NodeAttemptId) -> AttemptKey {
+    pub(super) fn key(&self, node: LogicalNodeId, attempt: NodeAttemptId) -> AttemptKey {
         AttemptKey { cluster: self.options.cluster, run: self.options.run, node, attempt }
     }
 
@@ -310,244 +302,5 @@ impl Core {
             | Request::Sever { .. }
             | Request::Record { .. } => drop(request),
         }
-    }
-
-    fn status(&self) -> StatusView {
-        let of = view::Loop { run: self.options.run.0, leaving: self.leaving, since: self.since };
-        let trouble = self.outbox.trouble();
-        let view = StatusView {
-            converged: self.is_converged(),
-            groups: self.groups(),
-            unheard: view::unheard_view(&self.unheard()),
-            trouble: trouble.map(|trouble| TroubleView {
-                error: trouble.error.to_string(),
-                since: view::stamp(trouble.since),
-            }),
-            ..view::status(&self.driver, &self.ports.snapshot.get(), of)
-        };
-        match self.as_of.map(view::stamp) {
-            None => view,
-            as_of @ Some(since) => StatusView { as_of, since, pid: 0, ..view },
-        }
-    }
-
-    fn nodes(&self) -> Vec<NodeView> {
-        let mut nodes = view::nodes(&self.driver);
-        view::correct_nodes(&mut nodes, &self.unheard());
-        nodes
-    }
-
-    /// Returns the nodes that count as ready from before, and whose agents are awaited.
-    fn unheard(&self) -> Unheard {
-        let nodes = &self.driver.state().nodes;
-        let mut awaited = self.ports.roster.awaited();
-        awaited.retain(|id, _| nodes.get(id).is_some_and(ManagedNode::is_ready));
-        awaited
-    }
-
-    fn groups(&self) -> Vec<GroupView> {
-        let mut groups = view::groups(&self.driver);
-        view::correct_groups(&mut groups, &self.unheard());
-        groups
-    }
-
-    /// Returns whether everything is as desired, recorded as such, and seen since this loop began.
-    fn is_converged(&self) -> bool {
-        self.driver.convergence().converged
-            && self.outbox.trouble().is_none()
-            && self.ports.roster.n_unheard() == 0
-    }
-
-    fn explain(&self, id: &LogicalNodeId) -> Result<ExplainView, Error> {
-        let node = self.driver.state().nodes.get(id);
-        let key = node.map(|node| self.key(id.clone(), node.attempt));
-        // What is known of an agent from before is when the loop began to wait for it.
-        let key = key.filter(|_| !self.ports.roster.awaited().contains_key(id));
-        let around = view::Around {
-            last_contact: key.and_then(|key| self.ports.roster.last_contact(&key)),
-            output: self.ports.outputs.after(id, 0, EXPLAINED),
-            events: self.ring.latest(Some(id), EXPLAINED),
-        };
-        let view = view::explain(&self.driver, id, around);
-        let mut view = view.ok_or_else(|| self.unknown(id.as_str()))?;
-        view::correct_nodes(slice::from_mut(&mut view.node), &self.unheard());
-        Ok(view)
-    }
-
-    fn events(&self, query: &EventQuery) -> Result<Vec<EventView>, Error> {
-        let node = query.node.as_ref();
-        let events = match query.after {
-            Some(after) => self.ring.after(after, node, query.limit),
-            None => self.ring.latest(node, query.limit),
-        };
-        // A slot that is gone still has a history.
-        match node.filter(|_| events.is_empty()) {
-            Some(node) if self.ring.latest(Some(node), 1).is_empty() => {
-                self.knows(node).map(|()| events)
-            }
-            Some(_) | None => Ok(events),
-        }
-    }
-
-    fn knows(&self, id: &LogicalNodeId) -> Result<(), Error> {
-        match self.driver.explain(id) {
-            Explanation::Unknown => Err(self.unknown(id.as_str())),
-            Explanation::Steady
-            | Explanation::Missing
-            | Explanation::Next(_)
-            | Explanation::Held(_) => Ok(()),
-        }
-    }
-
-    /// Returns the error about a name, with the name that was probably meant.
-    fn unknown(&self, name: &str) -> Error {
-        let whole = name;
-        let name = shortened(whole);
-        if name != whole {
-            // No name of ours is near, and to find that out would take long.
-            return Error::Unknown { name, near: None };
-        }
-        let nodes = self.driver.state().nodes.keys().map(LogicalNodeId::as_str);
-        let shape = self.driver.desired().into_iter();
-        let groups = shape.flat_map(|shape| &shape.groups).map(|group| group.group_id.as_str());
-        let distances =
-            nodes.chain(groups).map(|known| (strsim::osa_distance(known, &name), known));
-        // Nearer than a third of its letters, or it is another word.
-        let near = distances.min().filter(|(distance, _)| distance * 3 <= name.len());
-        let near = near.map(|(_, known)| known.to_owned());
-        Error::Unknown { name, near }
-    }
-
-    async fn operator(
-        &mut self,
-        target: Target,
-        request: OperatorRequest,
-    ) -> Result<Vec<String>, Error> {
-        if self.leaving && request != OperatorRequest::Abandon {
-            return Err(Error::Leaving);
-        }
-        self.check_store()?;
-        let (name, target) = self.target(target)?;
-        let before = self.attempts_of(&target);
-        let not_applicable =
-            |what, why| Err(Error::NotApplicable { name: name.clone(), what, why });
-        let concerned: Vec<_> =
-            before.into_iter().filter(|id| applies(&self.driver, id, request)).collect();
-        if concerned.is_empty() {
-            let why = self.why_not(&target);
-            return match request {
-                OperatorRequest::Retry => not_applicable("retry", why),
-                OperatorRequest::Replace => not_applicable("replace", why),
-                OperatorRequest::Abandon => not_applicable("abandon", why),
-            };
-        }
-        self.fold(Event::Operator { target, request });
-        self.settle_durably().await?;
-        Ok(concerned.iter().map(ToString::to_string).collect())
-    }
-
-    fn target(&self, target: Target) -> Result<(String, driver::Target), Error> {
-        let nodes = &self.driver.state().nodes;
-        match target {
-            Target::Node(id) if nodes.contains_key(&id) => {
-                Ok((id.to_string(), driver::Target::Node(id)))
-            }
-            Target::Node(id) => Err(self.unknown(id.as_str())),
-            Target::Named(name) => {
-                let id = LogicalNodeId::from(name.as_str());
-                if nodes.contains_key(&id) {
-                    return Ok((name, driver::Target::Node(id)));
-                }
-                let group = NodeGroupId::from(name.as_str());
-                let planner = self.driver.planner();
-                let desired = planner.is_some_and(|it| it.topology().groups.contains_key(&group));
-                if !desired && !self.driver.state().groups.contains_key(&group) {
-                    return Err(self.unknown(&name));
-                }
-                Ok((name, driver::Target::Group(group)))
-            }
-        }
-    }
-
-    fn attempts_of(&self, target: &driver::Target) -> Vec<LogicalNodeId> {
-        let nodes = &self.driver.state().nodes;
-        match target {
-            driver::Target::Node(id) => vec![id.clone()],
-            driver::Target::Group(group) => {
-                let of_group = nodes.iter().filter(|(_, it)| it.record.desired.group_id() == group);
-                of_group.map(|(id, _)| id.clone()).collect()
-            }
-        }
-    }
-
-    fn why_not(&self, target: &driver::Target) -> String {
-        match target {
-            driver::Target::Node(id) => {
-                let why = view::nodes_why(&self.driver, id);
-                format!("it is {}: {}", why.0, why.1)
-            }
-            driver::Target::Group(_) => "none of its nodes is held or delayed".to_owned(),
-        }
-    }
-
-    async fn pause(&mut self, paused: bool) -> Result<bool, Error> {
-        if self.leaving {
-            return Err(Error::Leaving);
-        }
-        self.check_store()?;
-        if self.driver.state().paused == paused {
-            return Ok(false);
-        }
-        self.fold(if paused { Event::Pause } else { Event::Resume });
-        self.settle_durably().await?;
-        Ok(true)
-    }
-
-    /// Returns whether only a person can get any node further.
-    fn is_stuck(&self) -> bool {
-        let Some(planner) = self.driver.planner() else {
-            return false;
-        };
-        if self.driver.state().paused || planner.has_work() {
-            return false;
-        }
-        let mut unsettled = planner.unsettled().peekable();
-        let mut needs_person = false;
-        let all_held = unsettled.peek().is_some()
-            && unsettled.all(|id| match self.driver.explain(&id) {
-                Explanation::Held(held) => match held.until {
-                    Until::On(Trigger::SpecChange | Trigger::Operator) => {
-                        needs_person = true;
-                        true
-                    }
-                    Until::On(Trigger::GroupCounts) => !matches!(
-                        held.reason,
-                        HeldReason::Brake { .. } | HeldReason::AwaitingRepair { .. }
-                    ),
-                    Until::At(_) => false,
-                },
-                Explanation::Next(_) | Explanation::Missing => false,
-                Explanation::Unknown | Explanation::Steady => true,
-            });
-        all_held && needs_person
-    }
-}
-
-/// Returns whether an operator's word means anything for a node; the reducer has the last say.
-fn applies(driver: &ClusterDriver, id: &LogicalNodeId, request: OperatorRequest) -> bool {
-    let Some(node) = driver.state().nodes.get(id) else {
-        return false;
-    };
-    let active = node.intent == NodeIntent::Active;
-    match request {
-        OperatorRequest::Retry => {
-            node.quarantine.is_some()
-                || node.refused.is_some()
-                || node.retry.next_effect_at.is_some()
-                || node.retry.restart_at.is_some()
-                || (active && node.record.stage == NodeStage::Failed)
-        }
-        OperatorRequest::Replace => active && node.record.stage < NodeStage::Failed,
-        OperatorRequest::Abandon => !node.is_destroyed(),
     }
 }

@@ -72,22 +72,14 @@ impl Held {
         let Some(known) = known else {
             return tracing::debug!(%node, %attempt, "an observation of an attempt that is over");
         };
-        let (kind, event) = match event {
-            NodeEvent::OperationFinished { operation, .. }
-                if known.pending.as_deref().is_none_or(|pending| pending.id != operation) =>
-            {
-                return tracing::debug!(%node, %operation, "a result that nobody waits for");
-            }
-            // An agent joins once; after that it is heard again.
-            NodeEvent::Joined { swactor } if self.has(&node, Kind::Joined) => {
-                (Kind::Contact, NodeEvent::Contact { swactor })
-            }
-            event => match kind(&event) {
-                Some(kind) => (kind, event),
-                None => {
-                    return self.append(Event::Observed(NodeObservation { node, attempt, event }));
-                }
-            },
+        if let NodeEvent::OperationFinished { operation, .. } = &event
+            && known.pending.as_deref().is_none_or(|pending| pending.id != *operation)
+        {
+            return tracing::debug!(%node, %operation, "a result that nobody waits for");
+        }
+        let event = self.unless_repeated(&node, event);
+        let Some(kind) = kind(&event) else {
+            return self.append(Event::Observed(NodeObservation { node, attempt, event }));
         };
         let before = self.kinds.get(&(node.clone(), kind)).copied();
         if before.is_some() && kind.first_counts() {
@@ -98,8 +90,14 @@ impl Held {
         self.kinds.insert((node, kind), self.n_ever);
     }
 
-    fn has(&self, node: &LogicalNodeId, kind: Kind) -> bool {
-        self.kinds.contains_key(&(node.clone(), kind))
+    /// An agent joins once; after that it is heard again.
+    fn unless_repeated(&self, node: &LogicalNodeId, event: NodeEvent) -> NodeEvent {
+        if let NodeEvent::Joined { swactor } = &event
+            && self.kinds.contains_key(&(node.clone(), Kind::Joined))
+        {
+            return NodeEvent::Contact { swactor: swactor.clone() };
+        }
+        event
     }
 }
 
