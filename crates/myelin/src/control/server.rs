@@ -32,7 +32,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// The longest name of a file, which every error of it repeats: the longest path there is.
 const MAX_ORIGIN: usize = 4096;
 
-/// A longer request is one of few at once: only a file is longer, and few files are.
+/// A longer request is one of few at once: only a file is longer, and few files are. So is the answer with all nodes.
 const SMALL_LINE: usize = 64 * 1024;
 
 /// The most events in one answer.
@@ -43,7 +43,7 @@ const MAX_EVENTS: usize = 10_000;
 pub struct Options {
     /// How many connections may be open.
     pub max_connections: usize,
-    /// How many of them may be in the middle of a long request, or of an answer to one. Others wait.
+    /// How many of them may be in the middle of a long request, or of an answer to one or with all nodes. Others wait.
     pub max_long: usize,
     /// How long a whole request may take to arrive.
     pub read_deadline: Duration,
@@ -225,11 +225,29 @@ impl Peer {
         let (line, place) = line?;
         let line: RequestLine = decode(&line)?;
         if line.version == CONTROL_VERSION {
+            let place = self.place_for_answer(&line.request, place).await?;
             return Ok((line.request, place));
         }
         let message = format!("only version {CONTROL_VERSION} of the protocol is spoken here");
         let hint = "use the `myelin` that runs the loop";
         Err(End::Refused(failure(FailureKind::Malformed, message, Some(hint))))
+    }
+
+    /// The answer with all nodes is the one that is long with a large cluster.
+    async fn place_for_answer(
+        &self,
+        request: &Request,
+        place: LongPlace,
+    ) -> Result<LongPlace, End> {
+        if place.is_some() || !matches!(request, Request::Nodes {}) {
+            return Ok(place);
+        }
+        let free = Arc::clone(&self.long).acquire_owned();
+        let Ok(place) = timeout(self.options.read_deadline, free).await else {
+            let busy = "others are being told everything";
+            return Err(End::Refused(failure(FailureKind::Busy, busy, Some("try again"))));
+        };
+        Ok(place.ok())
     }
 
     /// Reads a line. Memory for a long one is given to few at once, whoever connects.

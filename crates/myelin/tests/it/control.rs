@@ -114,6 +114,18 @@ async fn long_requests_are_read_one_after_the_other_and_short_ones_beside_them()
 }
 
 #[tokio::test]
+async fn all_nodes_are_told_to_few_at_once() {
+    let world = World::new();
+    let read_deadline = Duration::from_millis(100);
+    let socket = serve(&world.handle, Options { max_long: 0, read_deadline, ..Options::default() });
+    let mut client = Client::connect(&socket.path).await.unwrap();
+    let Err(Error::Failure(busy)) = client.ask(Request::Nodes {}).await else {
+        panic!("there is no place for it");
+    };
+    assert_eq!(busy.kind, FailureKind::Busy);
+}
+
+#[tokio::test]
 async fn a_refused_request_leaves_the_connection_open() {
     let world = World::new();
     let socket = serve(&world.handle, Options::default());

@@ -30,7 +30,7 @@ fn without_a_loop_the_readers_answer_from_the_state_and_say_so() {
     let file = site.write("more.yaml", &workers(3, ""));
     let plan: PlanView = site.json(&["plan", file.to_str().unwrap()]);
     assert_eq!((plan.changes.len(), plan.unchanged), (1, 2));
-    for args in [&["pause"][..], &["retry", "worker"], &["logs", "worker-0"]] {
+    for args in [&["pause"][..], &["retry", "worker"]] {
         let refused = site.fails(1, args);
         assert!(refused.contains("no `myelin up` is running"), "{refused}");
     }
