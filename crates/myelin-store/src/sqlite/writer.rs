@@ -1,16 +1,14 @@
 //! The one writer: a connection, what it knows the database to hold, and how a commit goes.
 
-use std::{
-    path::PathBuf,
-    sync::{Arc, LazyLock},
-};
+use std::sync::{Arc, LazyLock};
 
 use sqlx::{AssertSqlSafe, SqliteConnection, query};
+use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::{
     Batch, Identity, Loaded, Options, Setting, StoreError,
     checksum::Sum,
-    mark::{Mark, MarkFile},
+    mark::MarkFile,
     sqlite::{
         close,
         connection::{Place, connect, run, to_nanos},
@@ -64,11 +62,20 @@ pub(crate) struct Writer {
     n_landed: usize,
     /// Durable writes of this process.
     n_writes: u64,
+    /// A mark that is being written, also when the call that began it was given up.
+    marking: Option<JoinHandle<Result<MarkFile, StoreError>>>,
 }
 
 impl Writer {
     pub(crate) fn new() -> Self {
-        Self { session: None, sequence: None, unresolved: None, n_landed: 0, n_writes: 0 }
+        Self {
+            session: None,
+            sequence: None,
+            unresolved: None,
+            n_landed: 0,
+            n_writes: 0,
+            marking: None,
+        }
     }
 
     /// Counts a durable write and tells the hook.
@@ -96,6 +103,7 @@ impl Writer {
         options: &Options,
         check: Check,
     ) -> Result<(Session, Loaded), StoreError> {
+        self.await_mark().await;
         place.check_present()?;
         let mut connection = connect(&place.database(), options).await?;
         match self.examine(&mut connection, place, options, check).await {
@@ -193,7 +201,7 @@ impl Writer {
         self.sequence = Some(head.sequence);
         self.written(options);
         if batch.barrier {
-            session.write_mark(place).await?;
+            session.mark = self.write_mark(&session, place).await?;
             self.written(options);
         }
         self.unresolved = None;
@@ -220,6 +228,29 @@ impl Writer {
         self.written(options);
         self.session = Some(session);
         Ok(())
+    }
+
+    /// Writes the mark of a commit, on a thread that may wait for the disk.
+    async fn write_mark(
+        &mut self,
+        session: &Session,
+        place: &Place,
+    ) -> Result<MarkFile, StoreError> {
+        let (mark, path) = (mark_of(&session.head, &session.identity), place.mark());
+        let mut file = session.mark.clone();
+        let write = move || file.write(&mark, &path).map(|()| file);
+        let written = self.marking.insert(spawn_blocking(write)).await;
+        self.marking = None;
+        written.expect("writing a mark does not panic")
+    }
+
+    /// Waits for a mark that a call which was given up has left behind: written later, it would cover a newer one.
+    async fn await_mark(&mut self) {
+        if let Some(marking) = &mut self.marking {
+            // Whatever came of it is read from the file.
+            let _ = marking.await;
+            self.marking = None;
+        }
     }
 
     /// Takes the connection; whoever fails does not put it back.
@@ -298,18 +329,6 @@ impl Session {
         }
         Ok(())
     }
-
-    async fn write_mark(&mut self, place: &Place) -> Result<(), StoreError> {
-        let (mark, path) = (mark_of(&self.head, &self.identity), place.mark());
-        self.mark = on_thread(self.mark.clone(), mark, path).await?;
-        Ok(())
-    }
-}
-
-/// Writes a mark on a thread that may wait for the disk.
-async fn on_thread(mut file: MarkFile, mark: Mark, path: PathBuf) -> Result<MarkFile, StoreError> {
-    let write = move || file.write(&mark, &path).map(|()| file);
-    tokio::task::spawn_blocking(write).await.expect("writing a mark does not panic")
 }
 
 async fn write_events(
