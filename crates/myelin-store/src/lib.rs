@@ -56,4 +56,4 @@ pub use crate::model::{
     Batch, Doubt, Identity, Loaded, Secret, Setting, Settings, Source, StoredDesired,
 };
 pub use crate::port::Store;
-pub use crate::sqlite::{Accepted, Hook, Options, SqliteStore};
+pub use crate::sqlite::{Accepted, Hook, Options, Restore, SqliteStore};

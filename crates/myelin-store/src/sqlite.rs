@@ -1,7 +1,7 @@
 //! The store in a directory: `state.db`, a SQLite database, and `state.mark` beside it.
 //!
 //! Reading order: [`SqliteStore`], `writer` (how a commit goes), `encode` and `rows` (what it writes), `load` (how it is
-//! read and checked), `backup`.
+//! read and checked), `backup`, `restore`.
 
 mod backup;
 mod connection;
@@ -11,6 +11,7 @@ mod load;
 mod meta;
 mod options;
 mod queries;
+mod restore;
 mod rows;
 mod schema;
 mod writer;
@@ -25,6 +26,7 @@ use tokio::{sync::Mutex, time::timeout};
 pub use self::{
     backup::Accepted,
     options::{Hook, Options},
+    restore::Restore,
 };
 
 use self::{

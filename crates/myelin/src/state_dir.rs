@@ -168,7 +168,7 @@ impl StateDir {
         if metadata.permissions().mode() & 0o077 != 0 {
             // Somebody's home, or /tmp: to close it would be the smallest damage.
             let is_empty = fs::read_dir(&path).map_err(failed)?.next().is_none();
-            if !is_empty && !self.is_begun() {
+            if !is_empty && !self.is_begun()? {
                 return Err(Error::InUse(path));
             }
             fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).map_err(failed)?;
@@ -178,13 +178,24 @@ impl StateDir {
     }
 
     /// Returns whether a run was ever begun here.
-    pub fn is_begun(&self) -> bool {
-        ["state.db", "state.mark"].iter().any(|name| self.path.join(name).exists())
+    ///
+    /// # Errors
+    ///
+    /// Nobody may look: that is no sign that there is nothing.
+    pub fn is_begun(&self) -> Result<bool, Error> {
+        for name in ["state.db", "state.mark"] {
+            let exists = self.path.join(name).try_exists();
+            if exists.map_err(|source| self.failed("look for", name, source))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Returns whether the state came from a backup and nobody has confirmed since that what it says is all there is.
     pub fn is_restored(&self) -> bool {
-        self.path.join(RESTORED).exists()
+        // What cannot be looked for counts as there.
+        self.path.join(RESTORED).try_exists().unwrap_or(true)
     }
 
     /// Notes that the state comes from a backup.
@@ -231,8 +242,8 @@ impl StateDir {
             }
             Err(error) => return Err(failed(error.into())),
         }
-        file.set_len(0).map_err(failed)?;
-        writeln!(file, "{}", std::process::id()).map_err(failed)?;
+        // The number is for people: a full disk must not keep a run from being taken up or taken down.
+        let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
         Ok(Lock { _file: file })
     }
 

@@ -1,4 +1,4 @@
-//! Copies of a store, putting one back, and accepting that it is old.
+//! Copies of a store, and accepting that it is old.
 
 use std::{fs, path::Path};
 
@@ -9,11 +9,12 @@ use crate::{
     mark::{MarkFile, failed, sync_directory},
     sqlite::{
         close,
-        connection::{Place, beside, connect, connect_read_only, run},
+        connection::{Place, connect, connect_read_only, run},
         create_file,
         head::Head,
         load::{self, Access, Check, mark_of},
-        put_in_place, remove_database, schema, within,
+        restore::{self, Restore},
+        schema, within,
     },
 };
 
@@ -36,22 +37,27 @@ impl SqliteStore {
     ///
     /// # Errors
     ///
-    /// It is damaged, of another cluster, or cannot be written. Nothing was changed then.
+    /// It is damaged, of another cluster, or cannot be written. It may be asked for again.
     pub async fn accept_behind(dir: &Path, options: &Options) -> Result<Accepted, StoreError> {
         let place = Place::new(dir)?;
         place.check_present()?;
         within(&place, options, accept(&place, options)).await
     }
 
-    /// Puts a backup in the place of a store, or where none is. The mark stays, so that the next load says what is
-    /// missing. Nobody else has the store open.
+    /// Copies a backup beside a store and checks it there, before it takes the store's place. Nobody else has the store
+    /// open. A log beside the backup counts, so that the files of a store are as good as what [`backup`](Store::backup)
+    /// makes.
     ///
     /// # Errors
     ///
     /// The backup cannot be used, or is of another cluster than the mark. Nothing was changed then.
-    pub async fn restore(dir: &Path, backup: &Path, options: &Options) -> Result<(), StoreError> {
+    pub async fn restore(
+        dir: &Path,
+        backup: &Path,
+        options: &Options,
+    ) -> Result<Restore, StoreError> {
         let place = Place::new(dir)?;
-        within(&place, options, restore(&place, backup, options)).await
+        within(&place, options, restore::draft(&place, backup, options)).await
     }
 }
 
@@ -99,14 +105,17 @@ async fn accept(place: &Place, options: &Options) -> Result<Accepted, StoreError
         ..contents.head
     };
     run(&mut connection, place, "BEGIN IMMEDIATE").await?;
-    head.update(&mut connection, place, contents.held.digest, found.sequence).await?;
+    let updated = head.update(&mut connection, place, contents.held.digest, found.sequence).await?;
+    if !updated {
+        return Err(StoreError::Locked(place.database()));
+    }
     run(&mut connection, place, "COMMIT").await?;
     close(connection, place).await?;
     MarkFile::create(&place.mark(), &mark_of(&head, &contents.identity))?;
     Ok(Accepted { next_attempt_id: head.next_attempt_id, acted_generation: head.acted_generation })
 }
 
-fn check_cluster(
+pub(crate) fn check_cluster(
     place: &Place,
     expected: myelin_shape::ClusterUid,
     found: myelin_shape::ClusterUid,
@@ -115,57 +124,4 @@ fn check_cluster(
         return Ok(());
     }
     Err(StoreError::OtherCluster { path: place.mark(), expected, found })
-}
-
-async fn restore(place: &Place, backup: &Path, options: &Options) -> Result<(), StoreError> {
-    let draft = place.draft();
-    remove_database(&draft)?;
-    create_file(&draft)?;
-    let restored = verify(place, backup, options).await;
-    if restored.is_err() {
-        // The draft is a copy.
-        let _ = remove_database(&draft);
-        return restored;
-    }
-    // The old log first: beside another database it would be damage, and without it the old one is only behind.
-    let database = place.database();
-    for path in [beside(&database, "-wal"), beside(&database, "-shm")] {
-        if path.exists() {
-            fs::remove_file(&path).map_err(|source| failed("remove", &path, source))?;
-        }
-    }
-    sync_directory(&database).map_err(|source| failed("write", &database, source))?;
-    put_in_place(place)
-}
-
-/// Copies a backup to the draft and checks it there.
-async fn verify(place: &Place, backup: &Path, options: &Options) -> Result<(), StoreError> {
-    let draft = place.draft();
-    fs::copy(backup, &draft).map_err(|source| failed("read", backup, source))?;
-    restrict(&draft)?;
-    let of_backup = place.of_file(backup);
-    let mut connection = match connect_read_only(&draft, options).await {
-        Err(StoreError::Damaged { what, .. }) => return Err(of_backup.damaged(what)),
-        opened => opened?,
-    };
-    schema::format(&mut connection, &of_backup, schema::STEPS).await?;
-    let contents = load::read(&mut connection, &of_backup, Access::Read, Check::Pages).await?;
-    close(connection, &of_backup).await?;
-    for suffix in ["-wal", "-shm"] {
-        let path = beside(&draft, suffix);
-        if path.exists() {
-            fs::remove_file(&path).map_err(|source| failed("remove", &path, source))?;
-        }
-    }
-    match MarkFile::read(&place.mark())? {
-        Some(mark) => check_cluster(place, contents.identity.cluster, mark.cluster),
-        None => Ok(()),
-    }
-}
-
-/// Makes a file readable by its owner only.
-fn restrict(path: &Path) -> Result<(), StoreError> {
-    use std::os::unix::fs::PermissionsExt as _;
-    let only_owner = fs::Permissions::from_mode(0o600);
-    fs::set_permissions(path, only_owner).map_err(|source| failed("write", path, source))
 }

@@ -49,6 +49,18 @@ impl Place {
         self.dir.join("state.mark")
     }
 
+    /// Where a store that is replaced is being copied to.
+    pub(crate) fn half_kept(&self) -> PathBuf {
+        self.dir.join("replaced.new")
+    }
+
+    /// Where a store that is replaced is kept: the first name of its kind that is free.
+    pub(crate) fn free_kept(&self) -> PathBuf {
+        let names = (1_u64..).map(|n| self.dir.join(format!("replaced-{n}")));
+        let free = names.into_iter().find(|path| path.symlink_metadata().is_err());
+        free.expect("there are fewer directories than numbers")
+    }
+
     /// Checks that there is a database; one that is missing or empty beside other files of a store is damaged.
     pub(crate) fn check_present(&self) -> Result<(), StoreError> {
         let database = self.database();
@@ -122,7 +134,8 @@ async fn try_read(options: &SqliteConnectOptions) -> Result<SqliteConnection, sq
     Ok(connection)
 }
 
-/// Makes a new database. It is written with a rollback journal, so that it is one file when it is closed.
+/// Makes a database, or opens one that nobody else has open. It is written with a rollback journal, so that it is one file
+/// when it is closed.
 pub(crate) async fn connect_new(
     path: &Path,
     options: &Options,

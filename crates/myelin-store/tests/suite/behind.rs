@@ -3,10 +3,10 @@ use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 use myelin_shape::ClusterUid;
 use myelin_store::{Doubt, Identity, SqliteStore, Store, StoreError};
 
-use crate::fixture::{commit, create, identity, load, look, options, state};
+use crate::fixture::{commit, create, identity, load, look, options, restore, state};
 
 /// Makes a store with an early backup and a barrier after it.
-async fn store_with_backup(dir: &Path) -> std::path::PathBuf {
+pub(crate) async fn store_with_backup(dir: &Path) -> std::path::PathBuf {
     let live = dir.join("live");
     fs::create_dir(&live).unwrap();
     let store = create(&live).await;
@@ -22,7 +22,7 @@ async fn store_with_backup(dir: &Path) -> std::path::PathBuf {
 async fn an_older_backup_is_noticed_shown_and_can_be_accepted() {
     let dir = tempfile::tempdir().unwrap();
     let live = store_with_backup(dir.path()).await;
-    SqliteStore::restore(&live, &dir.path().join("backup.db"), &options()).await.unwrap();
+    restore(&live, &dir.path().join("backup.db")).await.unwrap();
     let error = load(&live).await.unwrap_err();
     let StoreError::Behind { behind, .. } = error else { panic!("{error}") };
     insta::assert_snapshot!(behind, @"commit 2 is older than 3, next attempt 1 is older than 3");
@@ -47,7 +47,7 @@ async fn the_latest_backup_is_as_good_as_the_store() {
     SqliteStore::open_read_only(&live, options()).await.unwrap().backup(&backup).await.unwrap();
     assert_eq!(fs::metadata(&backup).unwrap().permissions().mode() & 0o777, 0o600);
     fs::write(live.join("state.db"), "gone").unwrap();
-    SqliteStore::restore(&live, &backup, &options()).await.unwrap();
+    restore(&live, &backup).await.unwrap();
     assert_eq!(load(&live).await.unwrap(), before);
 }
 
@@ -76,7 +76,7 @@ async fn a_backup_that_is_damaged_or_of_another_cluster_changes_nothing() {
     bytes[at] ^= 1;
     let damaged = dir.path().join("damaged.db");
     fs::write(&damaged, bytes).unwrap();
-    let error = SqliteStore::restore(&live, &damaged, &options()).await.unwrap_err();
+    let error = restore(&live, &damaged).await.unwrap_err();
     assert!(matches!(&error, StoreError::Damaged { path, .. } if *path == damaged), "{error}");
 
     let other = dir.path().join("other");
@@ -84,7 +84,7 @@ async fn a_backup_that_is_damaged_or_of_another_cluster_changes_nothing() {
     let identity = Identity { cluster: ClusterUid([0xcd; 16]), ..identity() };
     SqliteStore::create(&other, &identity, options()).await.unwrap().close().await.unwrap();
     let foreign = other.join("state.db");
-    let error = SqliteStore::restore(&live, &foreign, &options()).await.unwrap_err();
+    let error = restore(&live, &foreign).await.unwrap_err();
     assert!(matches!(error, StoreError::OtherCluster { .. }), "{error}");
     assert_eq!(load(&live).await.unwrap(), before);
     assert!(!live.join("state.db.new").exists());

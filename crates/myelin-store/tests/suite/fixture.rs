@@ -1,7 +1,7 @@
 //! Clusters to store, and places to store them.
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -109,6 +109,11 @@ pub(crate) async fn load(dir: &Path) -> Result<Loaded, StoreError> {
 /// Loads, as `status` does.
 pub(crate) async fn look(dir: &Path) -> Result<Loaded, StoreError> {
     SqliteStore::open_read_only(dir, options()).await?.load().await
+}
+
+/// Puts a backup in place; returns where what was there is kept.
+pub(crate) async fn restore(dir: &Path, backup: &Path) -> Result<Option<PathBuf>, StoreError> {
+    SqliteStore::restore(dir, backup, &options()).await?.put_in_place(|| Ok(()))
 }
 
 /// Commits a whole state.

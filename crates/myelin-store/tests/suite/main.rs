@@ -9,6 +9,7 @@ mod failures;
 mod fixture;
 mod history;
 mod raw;
+mod restore;
 mod round_trip;
 mod strategies;
 mod tamper;

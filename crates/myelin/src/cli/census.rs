@@ -23,7 +23,7 @@ use super::{
 
 pub(super) async fn census(globals: &Globals, args: CensusArgs) -> Outcome {
     let mut state = connect::state(globals).await?;
-    if !state.is_begun() {
+    if !state.is_begun()? {
         return Err(never_begun(&state));
     }
     state.create()?;

@@ -71,8 +71,9 @@ async fn only_one() -> Result<StateDir, Failure> {
     let running: Vec<_> = all.iter().filter(running).collect();
     let mut begun = Vec::new();
     if running.is_empty() {
-        for state in all.iter().filter(|it| it.is_begun() || !lost(it).is_empty()) {
-            // What cannot be read may hold machines.
+        // What cannot be read may hold machines.
+        let is_there = |it: &&StateDir| it.is_begun().unwrap_or(true) || !lost(it).is_empty();
+        for state in all.iter().filter(is_there) {
             if Opened::look(state).await.map_or(true, |opened| !opened.is_over()) {
                 begun.push(state);
             }
@@ -164,7 +165,7 @@ impl Loop {
         if let Some(looped) = Self::find(state).await? {
             return Ok(Some(Self { only_reads: true, ..looped }));
         }
-        if !state.is_begun() {
+        if !state.is_begun()? {
             return Ok(None);
         }
         let link = Link::Recorded(Box::new(recorded(state, None).await?));
@@ -185,7 +186,7 @@ impl Loop {
             return client.ask(request).await;
         };
         match client.ask_within(request.clone(), patience).await {
-            Err(control::Error::Late) if self.state.is_begun() => {
+            Err(control::Error::Late) if self.state.is_begun().unwrap_or(true) => {
                 match recorded(&self.state, self.pid).await {
                     Ok(shown) => self.link = Link::Recorded(Box::new(shown)),
                     Err(failure) => {

@@ -38,7 +38,7 @@ pub(super) async fn down(globals: &Globals, args: DownArgs) -> Outcome {
         Some(path) => connect::state_of(globals, file::load(path)?.run)?,
         None => connect::state(globals).await?,
     };
-    if !state.path().is_dir() {
+    if !state.path().try_exists().map_err(|error| unseen(&state, &error))? {
         output::print(&format!("nothing is there: {} does not exist\n", state.path().display()))?;
         return Ok(0);
     }
@@ -46,7 +46,7 @@ pub(super) async fn down(globals: &Globals, args: DownArgs) -> Outcome {
     if !lost.is_empty() && !args.without_state {
         return Err(connect::never_begun(&state));
     }
-    if !state.is_begun() && lost.is_empty() {
+    if !state.is_begun()? && lost.is_empty() {
         let at = state.path().display();
         output::print(&format!("nothing is left to remove: nothing was begun in {at}\n"))?;
         return Ok(0);
@@ -171,6 +171,12 @@ async fn take_down(state: &StateDir, opened: Opened, deadline: Instant) -> Resul
         Err(_) => Err(Failure::new(format!("{} could not be removed in time", machines(n_left)))
             .hint("`myelin down` again goes on with what is left; `myelin explain NODE` says why")),
     }
+}
+
+/// Returns the failure to see whether there is a state directory, which is no sign that there is none.
+fn unseen(state: &StateDir, error: &std::io::Error) -> Failure {
+    Failure::new(format!("cannot look for {}: {error}", state.path().display()))
+        .hint("nothing was done to any machine; be the user whose run it is")
 }
 
 /// Returns how many machines, in words.

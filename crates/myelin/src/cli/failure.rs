@@ -1,6 +1,6 @@
 //! What a command that failed says.
 
-use std::fmt;
+use std::{fmt, io};
 
 use myelin_membership::ListenerError;
 use myelin_store::StoreError;
@@ -65,7 +65,7 @@ impl From<state_dir::Error> for Failure {
             state_dir::Error::Held { .. } => {
                 "`myelin apply FILE` changes what it wants, `myelin down` ends it; another `run:` number in the file makes another cluster"
             }
-            state_dir::Error::Io { .. } => "--state-dir chooses another directory",
+            state_dir::Error::Io { source, .. } => io_hint(source),
             state_dir::Error::InUse(_) => "choose a new one, or an empty one, with --state-dir",
             state_dir::Error::Foreign(_) => "choose a directory of your own with --state-dir",
             state_dir::Error::Damaged { .. } => {
@@ -113,6 +113,19 @@ impl From<host::Error> for Failure {
             host::Error::Random(_) => "try again",
         };
         Self::new(error.to_string()).hint(hint)
+    }
+}
+
+/// Another directory would be another run, so it is never the answer to a disk that is full.
+fn io_hint(error: &io::Error) -> &'static str {
+    use io::ErrorKind;
+    let kind = error.kind();
+    if matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded) {
+        "nothing was done to any machine; make room and try again"
+    } else if matches!(kind, ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) {
+        "nothing was done to any machine; be the user whose run it is, and see that its directory can be written"
+    } else {
+        "nothing was done to any machine; mend that and try again; a new run may have another directory with --state-dir"
     }
 }
 

@@ -27,16 +27,11 @@ use super::{Error, N_EVENTS, Opened, kinds, last_events};
 pub struct Shown {
     /// The way to ask.
     pub handle: Handle,
-    /// Whose state it is.
-    pub identity: Identity,
     /// When it was recorded.
     pub as_of: SystemTime,
     /// Why nothing may be acted on, if so.
     pub doubt: Option<Doubt>,
-    /// How many nodes there are.
-    pub n_nodes: usize,
-    /// The desired revision.
-    pub generation: u64,
+    identity: Identity,
     _task: AbortOnDropHandle<()>,
 }
 
@@ -72,8 +67,6 @@ impl Opened {
         let Self { store, loaded } = self;
         let Loaded { identity, state, desired, now, doubt, acted_generation, .. } = loaded;
         let (cluster, run) = (identity.cluster, identity.run);
-        let n_nodes = state.nodes.len();
-        let generation = desired.as_ref().map_or(0, |desired| desired.shape.generation);
         let desired = desired.map(|StoredDesired { shape, retry, .. }| Desired { shape, retry });
         let driver = ClusterDriver::show(runtime::driver_options(), state, desired, now)?;
         let clock = Clock::runtime().not_before(now);
@@ -99,7 +92,7 @@ impl Opened {
         let (service, handle) =
             Service::new(options, parts, Before { driver, events, acted_generation });
         let task = AbortOnDropHandle::new(tokio::spawn(service.show(now)));
-        Ok(Shown { handle, identity, as_of: now, doubt, n_nodes, generation, _task: task })
+        Ok(Shown { handle, as_of: now, doubt, identity, _task: task })
     }
 }
 

@@ -1,5 +1,7 @@
 //! The state copied, put back, and read where no loop runs.
 
+use std::fs;
+
 use myelin::view::{CensusView, PlanView};
 use rustix::process::Signal;
 
@@ -57,6 +59,7 @@ fn a_backup_of_a_running_loop_that_is_put_back_later_is_behind_until_a_person_ac
     let put_back = site.run(&["restore", "copy.db", "--yes"]);
     assert!(put_back.status.success());
     assert!(stdout(&put_back).contains("put back run 1 with 2 nodes, generation 1"));
+    assert!(stdout(&put_back).contains("state/replaced-1: `myelin restore "));
     assert!(stderr(&put_back).contains("the state is behind what was acted on: "));
     let behind = site.run(&["status"]);
     assert!(stderr(&behind).contains("warning: the state is behind what was acted on"));
@@ -94,6 +97,42 @@ fn what_is_no_backup_changes_nothing() {
     assert_eq!(site.nodes().len(), 1);
     let nothing = site.ok(&["restore", "--accept", "--yes"]);
     assert!(nothing.starts_with("nothing to accept: run 1 with 1 node"), "{nothing}");
+    site.ok(&["down", "--yes"]);
+    site.nothing_is_left();
+}
+
+/// Runs a restore that dies after so many durable writes, if there are as many. Returns whether it did.
+fn dies_in_a_restore(site: &Site, backup: &str, n_writes: u32) -> bool {
+    let mut command = site.command();
+    command.args(["restore", backup, "--yes"]).env("MYELIN_CRASH", format!("write:{n_writes}"));
+    let output = command.output().unwrap();
+    assert!(output.status.success() || output.status.code().is_none(), "{}", stderr(&output));
+    !output.status.success()
+}
+
+#[test]
+fn a_restore_that_is_killed_keeps_what_it_replaces() {
+    let site = Site::new();
+    converge(&site, 2);
+    site.ok(&["backup", "copy.db"]);
+    converge(&site, 3);
+    let mut n_kills = 0;
+    while dies_in_a_restore(&site, "copy.db", n_kills + 1) {
+        n_kills += 1;
+        site.ok(&["restore", "copy.db", "--yes"]);
+        // The first one kept is what was there before the one that was killed.
+        let kept = site.state().join("replaced-1/state.db");
+        site.ok(&["restore", kept.to_str().unwrap(), "--yes"]);
+        assert_eq!(site.nodes().len(), 3);
+        for n in 1..=3 {
+            fs::remove_dir_all(site.state().join(format!("replaced-{n}"))).unwrap();
+        }
+    }
+    assert_eq!(n_kills, 3);
+    let file = site.write("cluster.yaml", &workers(3, ""));
+    site.ok(&["restore", site.state().join("replaced-1/state.db").to_str().unwrap(), "--yes"]);
+    site.ok(&["up", file.to_str().unwrap(), "--until-converged"]);
+    assert_eq!(site.leases().len(), 3, "nothing was made twice");
     site.ok(&["down", "--yes"]);
     site.nothing_is_left();
 }
