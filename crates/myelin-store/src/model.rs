@@ -66,15 +66,22 @@ impl Settings {
     }
 }
 
-/// The file a desired shape was read from. Opaque here.
+/// The file a desired shape was read from; all empty where no file says so, as after `down`. Opaque here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
-    /// Its name.
+    /// Where it was.
     pub name: String,
     /// Its format.
     pub format: String,
     /// Its text.
     pub text: String,
+}
+
+impl Source {
+    /// Returns the BLAKE3 digest of the text, in hexadecimal; none where there is no file.
+    pub fn digest(&self) -> Option<String> {
+        (!self.name.is_empty()).then(|| blake3::hash(self.text.as_bytes()).to_hex().to_string())
+    }
 }
 
 /// What somebody wants, with where it came from.

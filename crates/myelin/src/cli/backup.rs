@@ -140,13 +140,10 @@ async fn accept(state: &StateDir, yes: bool) -> Outcome {
         output::print(&format!("nothing to accept: {what} is the latest that was acted on\n"))?;
         return Ok(0);
     };
-    let style = Style::stderr();
+    let (style, nodes) = (Style::stderr(), shown.handle.nodes().await?);
     note(format!("{doubt}\n\ntaken as true is {what}:\n"));
-    note(table::nodes(&shown.handle.nodes().await?, style));
-    note(format!(
-        "and this is what there is:\n\n{}",
-        census::census_text(&CensusView { doubt: None, ..census }, style)
-    ));
+    note(table::nodes(&nodes, Some(view::stamp(shown.as_of)), style));
+    note(format!("and this is what there is:\n\n{}", census::census_text(&census, style)));
     if !yes {
         ask::confirm("Go on from this state?")?;
     }

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use jiff::Timestamp;
 use myelin_shape::RunId;
 
 use crate::{
@@ -170,6 +171,14 @@ impl Loop {
         }
         let link = Link::Recorded(Box::new(recorded(state, None).await?));
         Ok(Some(Self { link, state: state.clone(), pid: None, only_reads: true }))
+    }
+
+    /// Returns when what answers was recorded, if it is no loop.
+    pub(super) fn as_of(&self) -> Option<Timestamp> {
+        match &self.link {
+            Link::Running(_) => None,
+            Link::Recorded(shown) => Some(view::stamp(shown.as_of)),
+        }
     }
 
     /// Returns whether anything can happen meanwhile.

@@ -108,7 +108,7 @@ impl From<host::Error> for Failure {
             host::Error::Provider(_) => {
                 "nothing is done before it is known what there is; mend that and try again"
             }
-            host::Error::Socket { .. } => "--state-dir chooses another directory",
+            host::Error::Socket { ref source, .. } => io_hint(source),
             host::Error::Program(_) => "run `myelin` from a path that still exists",
             host::Error::Random(_) => "try again",
         };

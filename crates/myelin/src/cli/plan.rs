@@ -149,6 +149,7 @@ fn nodes(n: usize) -> String {
 
 pub(super) async fn apply(globals: &Globals, args: ApplyArgs) -> Outcome {
     let (source, file) = Source::read(&args.file)?;
+    let source = source.absolute();
     let state = connect::state_of(globals, file.run)?;
     let find = async || {
         let not_running = || {

@@ -1,16 +1,18 @@
 //! The readers.
 
-use std::{fmt::Write as _, io, time::Duration};
+use std::{fmt::Write as _, io, path::Path, time::Duration};
 
+use myelin_store::Source;
 use serde::Serialize;
 
 use crate::{
     control::{self, FailureKind, Reply, Request},
+    file,
     hangup::hung_up,
     printable::printable,
     view::{
-        BrakeView, EventView, ExplainView, GroupView, InventoryView, OutputView, StatusView,
-        UnheardView,
+        BrakeView, EventView, ExplainView, FileView, GroupView, InventoryView, OutputView,
+        StatusView, UnheardView,
     },
 };
 
@@ -36,7 +38,8 @@ pub(super) async fn status(globals: &Globals, args: OutputArgs) -> Outcome {
     Ok(0)
 }
 
-pub(super) fn status_text(view: &StatusView, style: Style) -> String {
+/// Says how the run is; where no loop answers, how it was and when.
+fn head(view: &StatusView, style: Style) -> String {
     let word = match (view.leaving, view.paused, view.converged) {
         (true, ..) => style.warn("being taken down"),
         (_, true, _) => style.warn("paused"),
@@ -44,12 +47,40 @@ pub(super) fn status_text(view: &StatusView, style: Style) -> String {
         (..) if view.unheard.is_some() => style.paint("36", "being taken up"),
         (..) => style.paint("36", "converging"),
     };
-    let loops = match view.as_of {
-        None => format!("for {} (pid {})", time::ago(view.since), view.pid),
-        Some(_) if view.pid == 0 => style.warn("not running"),
-        Some(_) => style.warn(&format!("not answering (pid {})", view.pid)),
+    let StatusView { run, generation, pid, .. } = view;
+    let Some(as_of) = view.as_of else {
+        let ago = time::ago(view.since);
+        return format!("run {run}: {word}, generation {generation}, for {ago} (pid {pid})\n");
     };
-    let mut text = format!("run {}: {word}, generation {}, {loops}\n", view.run, view.generation);
+    let absent = match pid {
+        0 => style.warn("not running"),
+        pid => style.warn(&format!("not answering (pid {pid})")),
+    };
+    let as_of = time::as_of(as_of);
+    format!("run {run}: {absent}, last recorded {as_of}: {word}, generation {generation}\n")
+}
+
+/// Says where what is wanted comes from, and whether that says the same still.
+fn file_line(file: &FileView) -> String {
+    let FileView { path, digest } = file;
+    let name = path.clone();
+    let digest_of = |bytes: Vec<u8>| {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        Source { name, text, ..Source::default() }.digest()
+    };
+    let now = file::read_bounded(Path::new(path)).ok().map(|(bytes, _)| digest_of(bytes));
+    let since = match now {
+        None => ", which cannot be read now",
+        Some(now) if now.as_ref() != Some(digest) => ", which has changed since",
+        Some(_) => "",
+    };
+    let digest = digest.get(..12).unwrap_or(digest);
+    format!("from {} ({digest}){since}\n", printable(path))
+}
+
+pub(super) fn status_text(view: &StatusView, style: Style) -> String {
+    let mut text = head(view, style);
+    text.extend(view.file.as_ref().map(file_line));
     if let Some(trouble) = &view.trouble {
         let (since, error) = (time::clock(trouble.since), printable(&trouble.error));
         let line = format!("nothing is done since {since}, until it can be recorded: {error}");
@@ -147,7 +178,8 @@ pub(super) fn moving(group: &GroupView) -> String {
 pub(super) async fn nodes(globals: &Globals, args: OutputArgs) -> Outcome {
     let mut looped = Loop::read(globals).await?;
     let views = ask!(looped, Request::Nodes {}, Reply::Nodes(views) => views);
-    output::result(args.output, &views, || table::nodes(&views, Style::stdout()))?;
+    let as_of = looped.as_of();
+    output::result(args.output, &views, || table::nodes(&views, as_of, Style::stdout()))?;
     Ok(0)
 }
 

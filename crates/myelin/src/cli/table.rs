@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal as _};
 
 use comfy_table::{ContentArrangement, Table, presets};
+use jiff::Timestamp;
 
 use crate::{printable::printable, view::NodeView};
 
@@ -30,14 +31,15 @@ pub(super) fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) 
     lines.collect()
 }
 
-/// Returns the nodes as a table.
-pub(super) fn nodes(nodes: &[NodeView], style: Style) -> String {
+/// Returns the nodes as a table. What was recorded says for how long they were ready then.
+pub(super) fn nodes(nodes: &[NodeView], as_of: Option<Timestamp>, style: Style) -> String {
+    let ready_for = |since| time::from_to(since, as_of.unwrap_or_else(Timestamp::now));
     let rows = nodes.iter().map(|node| {
         vec![
             node.node.clone(),
             node.state.clone(),
             node.attempt.map_or("-".to_owned(), |attempt| attempt.to_string()),
-            node.ready_since.map_or("-".to_owned(), time::ago),
+            node.ready_since.map_or("-".to_owned(), ready_for),
             node.provider.clone(),
             node.lease.as_deref().map_or("-".to_owned(), lease),
             why(node),

@@ -11,7 +11,8 @@ use myelin_state::ErrorClass;
 use tokio::time::Instant;
 
 use crate::view::{
-    AgentView, BrakeView, EventView, ExplainView, GroupView, NodeView, RetryView, StatusView, Why,
+    AgentView, BrakeView, EventView, ExplainView, GroupView, NodeView, RetryView, StatusView,
+    TroubleView, UnheardView, Why,
 };
 
 use super::{down::sweep, output::Style, read, table};
@@ -104,7 +105,7 @@ fn a_strangers_words_move_no_cursor() {
         from: None,
         cause: None,
     });
-    let nodes = table::nodes(&[node("failed", "Failed", evil)], PLAIN);
+    let nodes = table::nodes(&[node("failed", "Failed", evil)], None, PLAIN);
     let failure = super::Failure::new(evil).to_string();
     for text in [read::explain_text(&view, PLAIN), nodes, failure] {
         let moves = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
@@ -124,9 +125,8 @@ fn group(name: &str, brake: &BrakeView) -> GroupView {
     }
 }
 
-/// Returns what is said of a run with these groups, without its head.
-fn status(groups: Vec<GroupView>, brake: BrakeView) -> String {
-    let view = StatusView {
+fn run(groups: Vec<GroupView>, brake: BrakeView) -> StatusView {
+    StatusView {
         run: 1,
         converged: false,
         generation: 1,
@@ -139,11 +139,41 @@ fn status(groups: Vec<GroupView>, brake: BrakeView) -> String {
         brake,
         providers: Vec::new(),
         inventory: None,
+        file: None,
         unheard: None,
         trouble: None,
         as_of: None,
-    };
-    read::status_text(&view, PLAIN)
+    }
+}
+
+/// Returns what is said of a run with these groups.
+fn status(groups: Vec<GroupView>, brake: BrakeView) -> String {
+    read::status_text(&run(groups, brake), PLAIN)
+}
+
+#[test]
+fn no_more_is_claimed_than_is_known() {
+    let off = BrakeView { on: false, unhealthy: 0, limit: Some(4), repairs: 0 };
+    let unheard = UnheardView { agents: 2, until: None };
+    let taken_up = StatusView { unheard: Some(unheard), ..run(Vec::new(), off.clone()) };
+    assert_snapshot!(read::status_text(&taken_up, PLAIN), @"
+    run 1: being taken up, generation 1, for 0s (pid 1)
+    2 agents are not heard yet since the run was taken up
+
+    GROUP  READY  PROVIDER  MOVING
+    ");
+    let error = "state.db cannot grow: the disk is full; make room".to_owned();
+    let trouble = TroubleView { since: THEN, error };
+    let stuck = StatusView { trouble: Some(trouble), ..run(Vec::new(), off.clone()) };
+    let text = read::status_text(&stuck, PLAIN);
+    assert!(text.contains("\nnothing is done since "), "{text}");
+    assert!(text.contains(": state.db cannot grow: the disk is full; make room\n"), "{text}");
+    let left = StatusView { converged: true, as_of: Some(THEN), pid: 0, ..run(Vec::new(), off) };
+    let text = read::status_text(&left, PLAIN);
+    assert!(text.starts_with("run 1: not running, last recorded "), "{text}");
+    assert!(text.contains(": converged, generation 1\n"), "{text}");
+    let text = read::status_text(&StatusView { pid: 7, ..left }, PLAIN);
+    assert!(text.starts_with("run 1: not answering (pid 7), last recorded "), "{text}");
 }
 
 #[test]

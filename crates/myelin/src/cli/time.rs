@@ -29,9 +29,14 @@ fn between(earlier: Timestamp, later: Timestamp) -> Duration {
     Duration::try_from(later.duration_since(earlier)).unwrap_or_default()
 }
 
+/// Returns how long it is from one time to another.
+pub(super) fn from_to(earlier: Timestamp, later: Timestamp) -> String {
+    span(between(earlier, later))
+}
+
 /// Returns how long ago a time is.
 pub(super) fn ago(time: Timestamp) -> String {
-    span(between(time, Timestamp::now()))
+    from_to(time, Timestamp::now())
 }
 
 /// Returns how long it is until a time, rounded up, so that nothing is due before it reads zero.

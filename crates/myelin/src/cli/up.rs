@@ -12,7 +12,7 @@ use crate::{
     control::Source,
     file::ClusterFile,
     host::{self, Host, Opened},
-    runtime::{self, Applied, Handle},
+    runtime::{self, Applied, Handle, Wanted},
     state_dir::StateDir,
 };
 
@@ -94,7 +94,7 @@ fn ignores_hangup() -> bool {
 
 pub(super) async fn up(globals: &Globals, args: UpArgs) -> Outcome {
     let path = connect::file(args.file.file.clone())?;
-    let (_, file) = Source::read(&path)?;
+    let (source, file) = Source::read(&path)?;
     runtime::check_providers(&file, &host::kinds())?;
     let mut state = connect::state_of(globals, file.run)?;
     state.create()?;
@@ -109,7 +109,8 @@ pub(super) async fn up(globals: &Globals, args: UpArgs) -> Outcome {
         note(format!("taking up {} of this run", machines(n_before)));
     }
     let commands = Commands::new(globals, &state, &file, &path);
-    let outcome = drive(&host, file, &args, &mut signals, &commands).await;
+    let wanted = Wanted { file, source: source.absolute().stored() };
+    let outcome = drive(&host, wanted, &args, &mut signals, &commands).await;
     host.stop().await;
     drop(lock);
     outcome
@@ -142,13 +143,13 @@ impl Commands {
 
 async fn drive(
     host: &Host,
-    file: ClusterFile,
+    wanted: Wanted,
     args: &UpArgs,
     signals: &mut Signals,
     commands: &Commands,
 ) -> Outcome {
     let handle = &host.handle;
-    let generation = want(handle, file, args.yes).await?.generation;
+    let generation = want(handle, wanted, args.yes).await?.generation;
     let live = progress::is_live();
     let shown = CancellationToken::new();
     let shower = tokio::spawn(progress::show(handle.clone(), live, host.last_event, shown.clone()));
@@ -179,12 +180,12 @@ async fn drive(
 }
 
 /// Makes the file the desired state. A run that is taken up may have ready nodes that another file takes.
-async fn want(handle: &Handle, file: ClusterFile, yes: bool) -> Result<Applied, Failure> {
-    let applied = match handle.apply(file.clone(), None, yes).await {
+async fn want(handle: &Handle, wanted: Wanted, yes: bool) -> Result<Applied, Failure> {
+    let applied = match handle.apply(wanted.clone(), None, yes).await {
         Err(runtime::Error::TakesReady(plan)) => {
             output::print(&plan::plan_text(&plan, Style::stdout()))?;
             ask::confirm("Do this?")?;
-            handle.apply(file, None, true).await
+            handle.apply(wanted, None, true).await
         }
         other => other,
     };
@@ -281,7 +282,7 @@ async fn left_behind(host: &Host, why: &str, commands: &Commands) -> Failure {
 
 async fn report(handle: &Handle, down_command: &str) -> Result<(), Failure> {
     let nodes = handle.nodes().await?;
-    output::print(&table::nodes(&nodes, Style::stdout()))?;
+    output::print(&table::nodes(&nodes, None, Style::stdout()))?;
     output::print(&format!(
         "\nconverged: {} ready. They stay; remove them with\n\n    {down_command}\n",
         machines(nodes.len())
@@ -292,7 +293,7 @@ async fn not_converged(host: &Host, why: &str, commands: &Commands) -> Outcome {
     let handle = &host.handle;
     let nodes = handle.nodes().await?;
     let style = Style::stdout();
-    output::print(&table::nodes(&nodes, style))?;
+    output::print(&table::nodes(&nodes, None, style))?;
     let waiting: Vec<_> = nodes.iter().filter(|node| node.why.code != "steady").collect();
     // Nodes with the same trouble are explained by one of them.
     let mut told = BTreeSet::new();

@@ -53,6 +53,20 @@ impl Source {
         Ok((source, file))
     }
 
+    /// Returns it with a name that means the same everywhere.
+    #[must_use]
+    pub fn absolute(self) -> Self {
+        let absolute = std::path::absolute(&self.origin);
+        let origin = absolute.map_or(self.origin, |path| path.display().to_string());
+        Self { origin, ..self }
+    }
+
+    /// Returns the file as it is stored with what it says.
+    pub fn stored(&self) -> myelin_store::Source {
+        let Self { origin, format, text } = self.clone();
+        myelin_store::Source { name: origin, format, text }
+    }
+
     /// Returns what the text says.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     hangup::hung_up,
     printable::shortened,
-    runtime::{self, Handle, Target},
+    runtime::{self, Handle, Target, Wanted},
     view::{CensusView, InventoryView},
 };
 
@@ -315,7 +315,8 @@ pub(crate) async fn answer(
             Ok(Reply::Plan(Box::new(plan)))
         }
         Request::Apply { source, if_generation, may_take_ready } => {
-            let applied = handle.apply(parse(&source)?, if_generation, may_take_ready).await?;
+            let wanted = Wanted { file: parse(&source)?, source: source.stored() };
+            let applied = handle.apply(wanted, if_generation, may_take_ready).await?;
             Ok(Reply::Applied { generation: applied.generation, plan: Box::new(applied.plan) })
         }
         Request::Operator { target, request } => {

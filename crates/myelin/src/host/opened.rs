@@ -10,8 +10,8 @@ use myelin_driver::{ClusterDriver, Desired};
 use myelin_executor::Clock;
 use myelin_shape::{ClusterUid, RunId};
 use myelin_store::{
-    Accepted, EventQuery, Identity, Loaded, Options as StoreOptions, Restore, Secret, SqliteStore,
-    Store, StoreError, StoredDesired, StoredEvent,
+    Accepted, EventQuery, Identity, Loaded, Options as StoreOptions, Restore, Secret, Source,
+    SqliteStore, Store, StoreError, StoredDesired, StoredEvent,
 };
 
 #[cfg(debug_assertions)]
@@ -173,13 +173,13 @@ pub(super) async fn before(
 ) -> Result<Before, Error> {
     let Loaded { state, desired, acted_generation, .. } = loaded;
     let options = runtime::driver_options();
-    let driver = match desired {
-        Some(StoredDesired { shape, retry, .. }) => {
-            ClusterDriver::resume(options, state, Desired { shape, retry }, now)?
+    let (driver, source) = match desired {
+        Some(StoredDesired { shape, retry, source, .. }) => {
+            (ClusterDriver::resume(options, state, Desired { shape, retry }, now)?, source)
         }
-        None => ClusterDriver::restore(options, state),
+        None => (ClusterDriver::restore(options, state), Source::default()),
     };
-    Ok(Before { driver, events: last_events(store).await?, acted_generation })
+    Ok(Before { driver, events: last_events(store).await?, acted_generation, source })
 }
 
 pub(super) async fn last_events(store: &dyn Store) -> Result<Vec<StoredEvent>, StoreError> {

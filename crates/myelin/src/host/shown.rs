@@ -67,7 +67,10 @@ impl Opened {
         let Self { store, loaded } = self;
         let Loaded { identity, state, desired, now, doubt, acted_generation, .. } = loaded;
         let (cluster, run) = (identity.cluster, identity.run);
-        let desired = desired.map(|StoredDesired { shape, retry, .. }| Desired { shape, retry });
+        let (desired, source) = desired
+            .map(|StoredDesired { shape, retry, source, .. }| (Desired { shape, retry }, source))
+            .unzip();
+        let source = source.unwrap_or_default();
         let driver = ClusterDriver::show(runtime::driver_options(), state, desired, now)?;
         let clock = Clock::runtime().not_before(now);
         let (sender, observations) = unbounded_channel();
@@ -90,7 +93,7 @@ impl Opened {
             ..runtime::Options::new(cluster, run, clock, kinds())
         };
         let (service, handle) =
-            Service::new(options, parts, Before { driver, events, acted_generation });
+            Service::new(options, parts, Before { driver, events, acted_generation, source });
         let task = AbortOnDropHandle::new(tokio::spawn(service.show(now)));
         Ok(Shown { handle, as_of: now, doubt, identity, _task: task })
     }

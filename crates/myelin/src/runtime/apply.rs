@@ -1,7 +1,10 @@
 //! How a cluster file becomes the desired state.
 
+use std::mem;
+
 use myelin_driver::{Desired, Event};
 use myelin_shape::{ClusterShape, ProviderKind};
+use myelin_store::Source;
 
 use crate::{
     file::ClusterFile,
@@ -9,7 +12,7 @@ use crate::{
 };
 
 use super::{
-    Applied, Error,
+    Applied, Error, Wanted,
     core::{Core, Settled},
 };
 
@@ -30,10 +33,11 @@ impl Core {
     /// The revision only counts up when something changed: seed 1 §5.1 lets one generation name one content.
     pub(super) async fn apply(
         &mut self,
-        file: ClusterFile,
+        wanted: Wanted,
         if_generation: Option<u64>,
         may_take_ready: bool,
     ) -> Result<Applied, Error> {
+        let Wanted { file, source } = wanted;
         if self.leaving {
             return Err(Error::Leaving);
         }
@@ -53,15 +57,19 @@ impl Core {
             return Ok(Applied { generation, plan });
         }
         let generation = self.next_generation();
-        self.desire(Desired { shape: file.shape(generation), retry: file.retry }).await?;
+        self.desire(Desired { shape: file.shape(generation), retry: file.retry }, source).await?;
         Ok(Applied { generation, plan })
     }
 
-    async fn desire(&mut self, desired: Desired) -> Result<(), Error> {
+    async fn desire(&mut self, desired: Desired, source: Source) -> Result<(), Error> {
+        let before = mem::replace(&mut self.source, source);
         self.fold(Event::Desired(Box::new(desired)));
         let mut settled = self.settle().await;
         match settled.refused.pop() {
-            Some(refused) => Err(refused.into()),
+            Some(refused) => {
+                self.source = before;
+                Err(refused.into())
+            }
             None => self.check_recorded(&settled),
         }
     }
@@ -77,7 +85,7 @@ impl Core {
         self.fold(Event::Resume);
         let nothing = ClusterShape::new(self.options.run, self.next_generation(), []);
         let retry = self.driver.retry_policy().clone();
-        self.desire(Desired { shape: nothing, retry }).await
+        self.desire(Desired { shape: nothing, retry }, Source::default()).await
     }
 }
 

@@ -5,7 +5,7 @@ use std::{mem, sync::Arc, time::SystemTime};
 use myelin_driver::{self as driver, ClusterDriver, DesiredError, DriverEvent, Event};
 use myelin_executor::{EffectExecutor, Submission};
 use myelin_shape::{AttemptKey, LogicalNodeId, NodeAttemptId};
-use myelin_store::Store;
+use myelin_store::{Source, Store};
 
 use crate::view;
 
@@ -46,6 +46,8 @@ pub(super) struct Core {
     pub(super) leaving: bool,
     /// When what is shown was recorded, where the driver is not run.
     pub(super) as_of: Option<SystemTime>,
+    /// The file that what is desired was read from.
+    pub(super) source: Source,
     acted_generation: u64,
     /// What happened while the store took nothing. Folded later, so that what is stored is always a settled state.
     held: Held,
@@ -58,7 +60,7 @@ pub(super) struct Core {
 
 impl Core {
     pub(super) fn new(options: Options, ports: Ports, before: Before) -> Self {
-        let Before { driver, events, acted_generation } = before;
+        let Before { driver, events, acted_generation, source } = before;
         Self {
             ring: EventRing::new(options.n_events, events),
             since: options.clock.now(),
@@ -68,6 +70,7 @@ impl Core {
             as_of: None,
             ports,
             outbox: Outbox::default(),
+            source,
             acted_generation,
             held: Held::default(),
             wake_at: None,
@@ -184,7 +187,7 @@ impl Core {
             witness.settled(&self.driver, &effects, now);
         }
         let refused = mem::take(&mut effects.refused);
-        self.outbox.absorb(effects, &self.driver, now);
+        self.outbox.absorb(effects, &self.driver, &self.source, now);
         refused
     }
 
@@ -262,8 +265,8 @@ impl Core {
             Request::Events { query, reply } => drop(reply.send(self.events(&query))),
             Request::KnowsNode { node, reply } => drop(reply.send(self.knows(&node))),
             Request::Plan { file, reply } => drop(reply.send(self.plan(&file))),
-            Request::Apply { file, if_generation, may_take_ready, reply } => {
-                drop(reply.send(self.apply(*file, if_generation, may_take_ready).await));
+            Request::Apply { wanted, if_generation, may_take_ready, reply } => {
+                drop(reply.send(self.apply(*wanted, if_generation, may_take_ready).await));
             }
             Request::Operator { target, request, reply } => {
                 drop(reply.send(self.operator(target, request).await));

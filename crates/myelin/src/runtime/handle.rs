@@ -6,7 +6,7 @@ use myelin_driver::DesiredError;
 use myelin_inventory::View;
 use myelin_shape::{LogicalNodeId, NodeAttemptId, NodeGroupId, ShapeErrors};
 use myelin_state::{EventKind, OperatorRequest};
-use myelin_store::StoreError;
+use myelin_store::{Source, StoreError};
 use tokio::{
     sync::{mpsc, oneshot, watch},
     time::{Instant, timeout_at},
@@ -46,6 +46,21 @@ pub enum Target {
     Named(String),
     /// A node.
     Node(LogicalNodeId),
+}
+
+/// What is to become the desired state.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// What the file says.
+    pub file: ClusterFile,
+    /// Where it was read, for people.
+    pub source: Source,
+}
+
+impl From<ClusterFile> for Wanted {
+    fn from(file: ClusterFile) -> Self {
+        Self { file, source: Source::default() }
+    }
 }
 
 /// What an apply did.
@@ -179,7 +194,7 @@ pub(super) enum Request {
         reply: Reply<Result<PlanView, Error>>,
     },
     Apply {
-        file: Box<ClusterFile>,
+        wanted: Box<Wanted>,
         if_generation: Option<u64>,
         may_take_ready: bool,
         reply: Reply<Result<Applied, Error>>,
@@ -372,12 +387,12 @@ impl Handle {
     /// The file does not fit the run, the desired revision is not `if_generation`, or ready nodes would be taken.
     pub async fn apply(
         &self,
-        file: ClusterFile,
+        wanted: impl Into<Wanted>,
         if_generation: Option<u64>,
         may_take_ready: bool,
     ) -> Result<Applied, Error> {
-        let file = Box::new(file);
-        self.ask(|reply| Request::Apply { file, if_generation, may_take_ready, reply }).await?
+        let wanted = Box::new(wanted.into());
+        self.ask(|reply| Request::Apply { wanted, if_generation, may_take_ready, reply }).await?
     }
 
     /// Passes an operator's word on; returns the nodes it applied to.

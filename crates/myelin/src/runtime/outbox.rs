@@ -57,7 +57,13 @@ impl Outbox {
     }
 
     /// Takes over what one run of the driver has changed, and what is to follow from it.
-    pub(super) fn absorb(&mut self, effects: Effects, driver: &ClusterDriver, now: SystemTime) {
+    pub(super) fn absorb(
+        &mut self,
+        effects: Effects,
+        driver: &ClusterDriver,
+        source: &Source,
+        now: SystemTime,
+    ) {
         let changed = effects.changed;
         if self.nodes.is_empty() {
             self.nodes = changed.nodes;
@@ -71,7 +77,7 @@ impl Outbox {
             self.desired = Some(StoredDesired {
                 shape: shape.clone(),
                 retry: driver.retry_policy().clone(),
-                source: Source::default(),
+                source: source.clone(),
                 accepted_at: now,
             });
         }

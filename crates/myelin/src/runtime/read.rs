@@ -8,7 +8,10 @@ use myelin_state::ManagedNode;
 
 use crate::{
     printable::shortened,
-    view::{self, EventView, ExplainView, GroupView, NodeView, StatusView, TroubleView, Unheard},
+    view::{
+        self, EventView, ExplainView, FileView, GroupView, NodeView, StatusView, TroubleView,
+        Unheard,
+    },
 };
 
 use super::{Error, core::Core, handle::EventQuery};
@@ -18,7 +21,12 @@ const EXPLAINED: usize = 20;
 
 impl Core {
     pub(super) fn status(&self) -> StatusView {
-        let of = view::Loop { run: self.options.run.0, leaving: self.leaving, since: self.since };
+        let of = view::Loop {
+            run: self.options.run.0,
+            leaving: self.leaving,
+            since: self.since,
+            file: FileView::of(&self.source),
+        };
         let trouble = self.outbox.trouble();
         let view = StatusView {
             converged: self.is_converged(),
@@ -76,6 +84,9 @@ impl Core {
         let view = view::explain(&self.driver, id, around);
         let mut view = view.ok_or_else(|| self.unknown(id.as_str()))?;
         view::correct_nodes(slice::from_mut(&mut view.node), &self.unheard());
+        if self.as_of.is_some() {
+            "nothing, as long as no `myelin up` runs".clone_into(&mut view.next);
+        }
         Ok(view)
     }
 

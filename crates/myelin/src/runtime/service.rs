@@ -11,7 +11,7 @@ use myelin_driver::{ClusterDriver, Effects, Event};
 use myelin_executor::{Clock, EffectExecutor, Snapshot};
 use myelin_shape::{AttemptKey, ClusterUid, LogicalNodeId, ProviderKind, RunId};
 use myelin_state::NodeObservation;
-use myelin_store::{Store, StoredEvent};
+use myelin_store::{Source, Store, StoredEvent};
 use tokio::{
     sync::{
         mpsc::{self, UnboundedReceiver},
@@ -149,13 +149,15 @@ pub struct Before {
     pub events: Vec<StoredEvent>,
     /// The highest revision that was ever acted on. New ones are above it.
     pub acted_generation: u64,
+    /// The file that what is desired was read from.
+    pub source: Source,
 }
 
 impl Default for Before {
     /// Nothing: a cluster that does not exist yet.
     fn default() -> Self {
         let driver = ClusterDriver::new(driver_options());
-        Self { driver, events: Vec::new(), acted_generation: 0 }
+        Self { driver, events: Vec::new(), acted_generation: 0, source: Source::default() }
     }
 }
 

@@ -9,8 +9,8 @@ use myelin_shape::{LogicalNodeId, NodeGroupId};
 use myelin_state::{Connection, ManagedNode, NodeIntent, NodeStage};
 
 use super::{
-    AgentView, BrakeView, EventView, ExplainView, GroupView, NodeView, OutputView, PendingView,
-    ProviderView, RetryView, StatusView, stamp, text,
+    AgentView, BrakeView, EventView, ExplainView, FileView, GroupView, NodeView, OutputView,
+    PendingView, ProviderView, RetryView, StatusView, stamp, text,
 };
 
 /// Returns the key lists of nodes are sorted by: the group, then the index as a number.
@@ -173,11 +173,12 @@ fn count_unsettled(
 }
 
 /// What of a status the driver does not know.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Loop {
     pub(crate) run: u64,
     pub(crate) leaving: bool,
     pub(crate) since: std::time::SystemTime,
+    pub(crate) file: Option<FileView>,
 }
 
 /// Returns how the whole run is.
@@ -199,6 +200,7 @@ pub(crate) fn status(driver: &ClusterDriver, executor: &Snapshot, of: Loop) -> S
         inventory: None,
         unheard: None,
         trouble: None,
+        file: of.file,
         as_of: None,
     }
 }

@@ -16,6 +16,7 @@ mod unheard;
 use std::{collections::BTreeMap, time::SystemTime};
 
 use jiff::Timestamp;
+use myelin_store::Source;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::build::{
@@ -154,6 +155,9 @@ pub struct StatusView {
     /// What exists, as the last sweep found it; none where nobody sweeps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inventory: Option<InventoryView>,
+    /// The file that what is desired was read from; none after `down`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<FileView>,
     /// Agents from before that the loop has not heard yet; none once each was heard or is silent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unheard: Option<UnheardView>,
@@ -163,6 +167,21 @@ pub struct StatusView {
     /// When what is shown was recorded, where no loop runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_of: Option<Timestamp>,
+}
+
+/// A cluster file that was applied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileView {
+    /// Where it was.
+    pub path: String,
+    /// The BLAKE3 digest of its text then.
+    pub digest: String,
+}
+
+impl FileView {
+    pub(crate) fn of(source: &Source) -> Option<Self> {
+        source.digest().map(|digest| Self { path: source.name.clone(), digest })
+    }
 }
 
 /// Agents of a run that was taken up and that were not heard since.

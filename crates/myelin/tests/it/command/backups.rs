@@ -28,7 +28,10 @@ fn without_a_loop_the_readers_answer_from_the_state_and_say_so() {
     }
     let status = site.status();
     assert!(status.converged && status.as_of.is_some() && status.pid == 0, "{status:?}");
+    let said = site.ok(&["status"]);
+    assert!(said.starts_with("run 1: not running, last recorded "), "{said}");
     assert_eq!(site.explain("worker-0").node.state, "ready");
+    assert_eq!(site.explain("worker-0").next, "nothing, as long as no `myelin up` runs");
     let file = site.write("more.yaml", &workers(3, ""));
     let plan: PlanView = site.json(&["plan", file.to_str().unwrap()]);
     assert_eq!((plan.changes.len(), plan.unchanged), (1, 2));
@@ -134,5 +137,30 @@ fn a_restore_that_is_killed_keeps_what_it_replaces() {
     site.ok(&["up", file.to_str().unwrap(), "--until-converged"]);
     assert_eq!(site.leases().len(), 3, "nothing was made twice");
     site.ok(&["down", "--yes"]);
+    site.nothing_is_left();
+}
+
+#[test]
+fn the_file_that_what_is_wanted_came_from_is_named_and_whether_it_has_changed() {
+    let site = Site::new();
+    let up = site.up(&workers(1, ""));
+    site.until_converged();
+    let file = site.status().file.unwrap();
+    assert!(file.path.ends_with("/cluster.yaml") && file.digest.len() == 64, "{file:?}");
+    let said = site.ok(&["status"]);
+    assert!(said.contains(&format!("from {} ({})\n", file.path, &file.digest[..12])), "{said}");
+    site.write("more.yaml", &workers(2, ""));
+    site.ok(&["apply", "more.yaml"]);
+    site.until_converged();
+    Site::leave(up);
+    let later = site.status().file.unwrap();
+    assert!(later.path.ends_with("/more.yaml") && later.path.starts_with('/'), "{later:?}");
+    assert_ne!(later.digest, file.digest);
+    site.write("more.yaml", &workers(3, ""));
+    assert!(site.ok(&["status"]).contains(", which has changed since\n"));
+    fs::remove_file(&later.path).unwrap();
+    assert!(site.ok(&["status"]).contains(", which cannot be read now\n"));
+    site.ok(&["down", "--yes"]);
+    assert_eq!(site.status().file, None);
     site.nothing_is_left();
 }

@@ -225,3 +225,20 @@ fn state_that_cannot_be_written_is_named_and_nothing_is_acted_on() {
     }
     left.end();
 }
+
+#[test]
+fn who_cannot_look_for_the_state_is_not_told_that_nothing_is_left() {
+    let left = Left::new(1);
+    let database = left.path("state.db");
+    let away = left.path("away");
+    fs::rename(&database, &away).unwrap();
+    // Whether it exists cannot be told: it leads to itself.
+    std::os::unix::fs::symlink(&database, &database).unwrap();
+    for args in [&["down", "--yes"][..], &["census"], &["status"], &["backup", "copy.db"]] {
+        let refused = left.site.fails(1, args);
+        assert!(refused.contains("cannot look for ") && refused.contains("state.db"), "{refused}");
+    }
+    fs::rename(&away, &database).unwrap();
+    left.site.ok(&["down", "--yes"]);
+    left.site.nothing_is_left();
+}

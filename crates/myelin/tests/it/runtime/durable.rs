@@ -20,10 +20,13 @@ async fn a_failed_commit_submits_nothing_and_all_of_it_follows_later() {
         let delayed = world.apply(workers(3, "a")).await;
         assert!(matches!(delayed, Err(Error::Unrecorded { .. })), "{delayed:?}");
         assert_eq!(world.n_creates(), 0, "{fault:?}");
+        let status = world.handle.status().await.unwrap();
+        assert!(status.trouble.is_some(), "it is said that nothing is done: {status:?}");
         let refused = world.handle.pause(true).await;
         assert!(matches!(refused, Err(Error::Store { .. })), "{refused:?}");
         world.until_converged().await;
         assert_eq!(world.n_leases(), 3, "{fault:?}");
+        assert_eq!(world.handle.status().await.unwrap().trouble, None);
         world.check();
     }
 }
