@@ -7,14 +7,15 @@
 //!
 //! Reading order: [`Request`], [`Answer`], [`Server`], [`Client`].
 
+mod answer;
 mod client;
 mod message;
 mod server;
 
+pub(crate) use self::answer::answer;
 pub use self::client::{Client, Error};
 pub use self::message::{
     Answer, CONTROL_VERSION, Failure, FailureKind, Operator, Reply, Request, RequestLine, Source,
     Word,
 };
-pub(crate) use self::server::answer;
 pub use self::server::{Options, Server};

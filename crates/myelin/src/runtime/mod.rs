@@ -11,6 +11,7 @@
 
 mod apply;
 mod core;
+mod error;
 mod handle;
 mod held;
 mod operate;
@@ -23,7 +24,8 @@ mod ring;
 mod service;
 
 pub(crate) use self::apply::check_providers;
-pub use self::handle::{Applied, Error, Handle, Notice, Pulse, Target, Wanted};
+pub use self::error::Error;
+pub use self::handle::{Applied, Handle, Notice, Pulse, Target, Wanted};
 pub use self::oracle::{BROKEN_RULE, BROKEN_RULE_STATUS, Oracle};
 pub use self::output::Outputs;
 pub(crate) use self::output::{LINES_PER_NODE, outputs_of};
