@@ -254,7 +254,9 @@ impl<'a> Life<'a> {
     fn is_converged(&self) -> bool {
         let output = self.site.run(&["status", "-o", "json"]);
         let status: Option<StatusView> = serde_json::from_slice(&output.stdout).ok();
-        status.is_some_and(|it| it.converged && it.generation == it.observed_generation)
+        // What was recorded last says nothing of a loop that only begins.
+        let running = status.filter(|it| it.as_of.is_none());
+        running.is_some_and(|it| it.converged && it.generation == it.observed_generation)
     }
 
     /// Kills an agent, if there is one.
