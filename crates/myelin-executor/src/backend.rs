@@ -11,6 +11,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use tokio_util::sync::CancellationToken;
+
 use myelin_shape::{AttemptKey, LogicalNodeSpec, ProviderKind};
 use myelin_state::{
     ErrorClass, LeaseFacts, LeaseMode, NodeManagerCommand, OperationKind, OperationOutcome,
@@ -54,6 +56,8 @@ pub(crate) struct Call<'a> {
     pub(crate) past: Past,
     /// Set before anything is asked for that may make something.
     pub(crate) asked: &'a AtomicBool,
+    /// Cancelled once the operation is given up.
+    pub(crate) stop: &'a CancellationToken,
     pub(crate) turn: Turn,
 }
 
@@ -67,6 +71,15 @@ pub(crate) struct Past {
 }
 
 impl Call<'_> {
+    /// Notes that something is about to be made. Never returns once the operation is given up, or is going to be: a look
+    /// that came to its end in time does not make the call in time that would follow it.
+    async fn about_to_make(&self, now: SystemTime) {
+        if self.stop.is_cancelled() || self.submission.deadline <= now {
+            std::future::pending::<()>().await;
+        }
+        self.asked.store(true, Ordering::Relaxed);
+    }
+
     /// Returns whether something may exist already. The driver says so; a driver that forgot is not believed.
     fn must_look_first(&self, terms: Terms) -> bool {
         terms.mode == LeaseMode::AdoptOnly
@@ -185,7 +198,7 @@ impl Backend {
             generation: call.submission.generation,
             spec: spec.clone(),
         };
-        call.asked.store(true, Ordering::Relaxed);
+        call.about_to_make(self.clock.now()).await;
         match self.noted(self.provider.create(&request).await) {
             Ok(made) => created(made),
             Err(error) => {
@@ -204,6 +217,7 @@ impl Backend {
         digest: &str,
         terms: Terms,
     ) -> Option<OperationOutcome> {
+        let asked_at = self.clock.now();
         let found = match self.noted(self.provider.find(&call.key).await) {
             Ok(found) => found,
             Err(error) => return Some(still_unknown(&error)),
@@ -217,7 +231,7 @@ impl Backend {
             self.tally().adopted += 1;
             return Some(late.clone());
         }
-        self.absent(call, terms, OperationOutcome::LeaseAbsent)
+        self.absent(call, terms, asked_at, OperationOutcome::LeaseAbsent)
     }
 
     fn adopt(&self, call: &Call<'_>, digest: &str, found: &[FoundLease]) -> OperationOutcome {
@@ -252,16 +266,17 @@ impl Backend {
         !matches!(self.noted(self.provider.presence(lease).await), Ok(Presence::Absent))
     }
 
-    /// Says what "not found" means on these terms. `None`: it is absent, and may be made.
+    /// Says what "not found" means on these terms, in answer to a question of `asked_at`: an answer that was long on its way
+    /// may be as old as the question. `None`: it is absent, and may be made.
     fn absent(
         &self,
         call: &Call<'_>,
         terms: Terms,
+        asked_at: SystemTime,
         proven: OperationOutcome,
     ) -> Option<OperationOutcome> {
         let window = self.provider.settle_window();
-        let now = self.clock.now();
-        let age = |since| now.duration_since(since).unwrap_or_default();
+        let age = |since| asked_at.duration_since(since).unwrap_or_default();
         // The driver keeps the first time an outcome became unknown; a later create may have been lost since.
         if terms
             .unsettled_since
@@ -297,7 +312,7 @@ impl Backend {
             }
             call.turn.charge();
         }
-        call.asked.store(true, Ordering::Relaxed);
+        call.about_to_make(self.clock.now()).await;
         match self.noted(self.bootstrap.start(request).await) {
             Ok(session) => OperationOutcome::BootstrapStarted { session },
             Err(error) => error.into(),
@@ -311,6 +326,7 @@ impl Backend {
         request: &StartRequest,
         terms: Terms,
     ) -> Option<OperationOutcome> {
+        let asked_at = self.clock.now();
         let found = match self.noted(self.bootstrap.find(&request.key, &request.lease).await) {
             Ok(found) => found.map(|found| found.session),
             Err(error) => return Some(still_unknown(&error)),
@@ -321,7 +337,7 @@ impl Backend {
             self.tally().adopted += 1;
             return Some(session);
         }
-        self.absent(call, terms, OperationOutcome::BootstrapAbsent)
+        self.absent(call, terms, asked_at, OperationOutcome::BootstrapAbsent)
     }
 
     async fn destroy_lease(&self, call: &Call<'_>, lease: &LeaseFacts) -> OperationOutcome {

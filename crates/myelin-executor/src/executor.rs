@@ -277,6 +277,7 @@ impl Inner {
             digest,
             past,
             asked: &live.asked,
+            stop: &live.stop,
             turn,
         };
         caught(submission.kind(), backend.perform(&call)).await
