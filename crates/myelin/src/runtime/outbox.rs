@@ -123,7 +123,9 @@ impl Outbox {
             cluster: self.cluster,
             desired: self.desired.as_ref(),
             events: &self.events,
-            barrier: self.barrier || self.duties.submit.iter().any(needs_barrier),
+            barrier: self.barrier
+                || self.desired.is_some()
+                || self.duties.submit.iter().any(needs_barrier),
         };
         if let Err(error) = store.commit(batch).await {
             self.fail(error, now);
@@ -153,7 +155,9 @@ impl Outbox {
     }
 }
 
-/// What makes or ends a machine must not happen before a record of it that outlives a loss of power.
+/// What makes something, or ends a machine, must not happen before a record of it that outlives a loss of power: who does
+/// not know that it was begun would begin it once more.
 fn needs_barrier(submission: &Submission) -> bool {
-    matches!(submission.command.kind(), OperationKind::CreateLease | OperationKind::DestroyLease)
+    let kind = submission.command.kind();
+    kind.creates() || kind == OperationKind::DestroyLease
 }
