@@ -50,6 +50,19 @@ struct Inner {
     n_landed: usize,
     faults: VecDeque<Option<Fault>>,
     n_barriers: u64,
+    /// What a loss of power leaves, if that is to be known.
+    on_disk: Option<Box<OnDisk>>,
+}
+
+/// What outlives a loss of power: everything up to the last barrier.
+#[derive(Clone, Debug)]
+struct OnDisk {
+    state: ClusterState,
+    desired: Option<StoredDesired>,
+    now: SystemTime,
+    acted_generation: u64,
+    sequence: u64,
+    n_events: usize,
 }
 
 impl MemoryStore {
@@ -67,8 +80,30 @@ impl MemoryStore {
             n_landed: 0,
             faults: VecDeque::new(),
             n_barriers: 0,
+            on_disk: None,
         };
         Self { inner: Mutex::new(inner) }
+    }
+
+    /// Returns this store as one that can lose power. Each barrier copies the state then.
+    #[must_use]
+    pub fn losing_power(self) -> Self {
+        let mut inner = self.lock();
+        inner.on_disk = Some(Box::new(inner.on_disk()));
+        drop(inner);
+        self
+    }
+
+    /// Loses what was committed after the last barrier, as a host does whose power fails. Changes nothing in a store that
+    /// was not made for it.
+    pub fn lose_power(&self) {
+        let mut inner = self.lock();
+        let Some(on_disk) = inner.on_disk.clone() else { return };
+        let OnDisk { state, desired, now, acted_generation, sequence, n_events } = *on_disk;
+        (inner.state, inner.desired, inner.now) = (state, desired, now);
+        (inner.acted_generation, inner.sequence) = (acted_generation, sequence);
+        inner.events.truncate(n_events);
+        inner.n_landed = 0;
     }
 
     /// Says how the next commits go, one after the other; `None` goes well, and so do all after the last.
@@ -127,6 +162,20 @@ impl Inner {
         self.now = batch.now;
         self.sequence += 1;
         self.n_barriers += u64::from(batch.barrier);
+        if batch.barrier && self.on_disk.is_some() {
+            self.on_disk = Some(Box::new(self.on_disk()));
+        }
+    }
+
+    fn on_disk(&self) -> OnDisk {
+        OnDisk {
+            state: self.state.clone(),
+            desired: self.desired.clone(),
+            now: self.now,
+            acted_generation: self.acted_generation,
+            sequence: self.sequence,
+            n_events: self.events.len(),
+        }
     }
 }
 
