@@ -1,0 +1,252 @@
+//! Defects that are planted at the boundaries of the loop, each as if the code behind it had it.
+//!
+//! A simulator that finds nothing proves nothing. One that finds each of these within so many seeds has shown that it
+//! would have found them.
+
+use myelin_driver::{ClusterDriver, Effects, Event, Submission};
+use myelin_shape::{LogicalNodeId, OperationId};
+use myelin_state::{
+    BootstrapStage, ClusterState, EventKind, LeaseMode, NodeEvent, NodeManagerCommand,
+    NodeObservation, OperationKind, OperationOutcome,
+};
+
+/// A defect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Flaw {
+    /// Effects are handed out before they are recorded.
+    SubmitsFirst,
+    /// A commit that failed is taken for one that worked.
+    ForgetsFailedCommits,
+    /// Of the nodes that changed, the last is not named to the store.
+    NamesTooFewNodes,
+    /// What is wanted later than at first is not made durable.
+    ForgetsDesired,
+    /// A create after one of unknown outcome is sent as if there had been none.
+    CreatesBlindly,
+    /// A start after one of unknown outcome is sent as if there had been none.
+    StartsBlindly,
+    /// What may exist is not looked for before its attempt is cleaned up.
+    SkipsAdoption,
+    /// A result of an earlier effect is taken for that of the current one.
+    FoldsStaleResults,
+    /// What is said of an earlier attempt's agent is taken for the current one's.
+    FoldsOldAttempts,
+    /// A machine that could not be destroyed counts as destroyed.
+    BelievesFailedDestroys,
+    /// A machine is not destroyed at all, and counts as destroyed.
+    SkipsDestroys,
+    /// Attempt ids are given out again after a restart.
+    ReusesAttempts,
+    /// What was under way at a restart is forgotten.
+    ForgetsPending,
+    /// That an outcome is unknown is forgotten at a restart.
+    ForgetsAmbiguity,
+    /// Nothing is done when its time has come.
+    DropsWakeUps,
+    /// A wake-up counts as a failure of what is under way.
+    CountsWakeUps,
+    /// A bootstrap that ran through counts as an agent that joined.
+    JoinsByBootstrap,
+    /// Silence is not noticed.
+    HearsNoSilence,
+    /// After a restart nobody waits for the agents there were.
+    ForgetsAgents,
+    /// A lease that one listing misses counts as gone.
+    BelievesListings,
+    /// A failure is not reported.
+    SwallowsFailures,
+    /// Effects are handed out twice, under two numbers.
+    DispatchesTwice,
+    /// Nobody is told that an attempt is over.
+    RetiresNobody,
+}
+
+impl Flaw {
+    /// Every defect.
+    pub const ALL: [Self; 23] = [
+        Self::SubmitsFirst,
+        Self::ForgetsFailedCommits,
+        Self::NamesTooFewNodes,
+        Self::ForgetsDesired,
+        Self::CreatesBlindly,
+        Self::StartsBlindly,
+        Self::SkipsAdoption,
+        Self::FoldsStaleResults,
+        Self::FoldsOldAttempts,
+        Self::BelievesFailedDestroys,
+        Self::SkipsDestroys,
+        Self::ReusesAttempts,
+        Self::ForgetsPending,
+        Self::ForgetsAmbiguity,
+        Self::DropsWakeUps,
+        Self::CountsWakeUps,
+        Self::JoinsByBootstrap,
+        Self::HearsNoSilence,
+        Self::ForgetsAgents,
+        Self::BelievesListings,
+        Self::SwallowsFailures,
+        Self::DispatchesTwice,
+        Self::RetiresNobody,
+    ];
+}
+
+/// Spoils what the driver is told.
+pub(crate) fn fold(flaw: Option<Flaw>, driver: &ClusterDriver, event: Event) -> Option<Event> {
+    match (flaw, event) {
+        (None, event) => Some(event),
+        (Some(Flaw::CountsWakeUps), Event::Wake) => Some(failure_of_pending(driver)),
+        (Some(flaw), Event::Observed(report)) => {
+            observed(flaw, driver, report).map(Event::Observed)
+        }
+        (Some(_), event) => Some(event),
+    }
+}
+
+fn failure_of_pending(driver: &ClusterDriver) -> Event {
+    let mut nodes = driver.state().nodes.iter();
+    let pending = nodes.find_map(|(id, node)| Some((id, node.pending.as_ref()?.id)));
+    pending.map_or(Event::Wake, |(node, operation)| Event::SubmitFailed {
+        node: node.clone(),
+        operation,
+        message: "woken up".into(),
+    })
+}
+
+fn observed(
+    flaw: Flaw,
+    driver: &ClusterDriver,
+    mut report: NodeObservation,
+) -> Option<NodeObservation> {
+    let node = driver.state().nodes.get(&report.node);
+    match (flaw, &mut report.event) {
+        (Flaw::FoldsStaleResults, NodeEvent::OperationFinished { operation, .. }) => {
+            let pending = node.and_then(|node| node.pending.as_ref());
+            if let Some(pending) = pending.filter(|it| it.id.attempt == operation.attempt) {
+                *operation = pending.id;
+            }
+        }
+        (
+            Flaw::FoldsOldAttempts,
+            NodeEvent::Joined { .. } | NodeEvent::Contact { .. } | NodeEvent::Silent { .. },
+        ) => report.attempt = node.map_or(report.attempt, |node| node.attempt),
+        (Flaw::BelievesFailedDestroys, NodeEvent::OperationFinished { operation, outcome }) => {
+            let destroys = is_pending(driver, *operation, OperationKind::DestroyLease);
+            if destroys && matches!(outcome, OperationOutcome::Failed(_)) {
+                *outcome = OperationOutcome::LeaseDestroyed;
+            }
+        }
+        (Flaw::JoinsByBootstrap, NodeEvent::Bootstrap { stage, .. })
+            if *stage == BootstrapStage::WaitingForSwactorJoin =>
+        {
+            report.event = NodeEvent::Joined { swactor: "assumed".into() };
+        }
+        (Flaw::HearsNoSilence, NodeEvent::Silent { .. }) => return None,
+        (Flaw::SwallowsFailures, NodeEvent::OperationFinished { outcome, .. })
+            if matches!(outcome, OperationOutcome::Failed(_)) =>
+        {
+            return None;
+        }
+        _ => {}
+    }
+    Some(report)
+}
+
+fn is_pending(driver: &ClusterDriver, operation: OperationId, kind: OperationKind) -> bool {
+    let mut pending = driver.state().nodes.values().filter_map(|node| node.pending.as_ref());
+    pending.any(|it| it.id == operation && it.kind == kind)
+}
+
+/// Spoils what the driver wants done and kept.
+pub(crate) fn effects(flaw: Option<Flaw>, effects: &mut Effects) {
+    match flaw {
+        Some(Flaw::NamesTooFewNodes) => drop(effects.changed.nodes.pop()),
+        Some(Flaw::ForgetsDesired) => {
+            let first = EventKind::DesiredAccepted { generation: 1 };
+            effects.changed.desired &= effects.changed.events.iter().any(|it| it.kind == first);
+        }
+        Some(Flaw::RetiresNobody) => effects.forget.clear(),
+        Some(Flaw::DispatchesTwice) => {
+            let again = effects.submit.iter().cloned().map(|mut duty| {
+                duty.operation.sequence += 1;
+                duty
+            });
+            effects.submit.extend(again.collect::<Vec<_>>());
+        }
+        _ => {}
+    }
+}
+
+/// What becomes of something that is to be handed to the executor.
+pub(crate) enum Handed {
+    /// It is.
+    Over(Submission),
+    /// It is not, and this is reported of it.
+    Instead(Event),
+}
+
+/// Spoils what is handed to the executor.
+pub(crate) fn submit(flaw: Option<Flaw>, mut duty: Submission) -> Handed {
+    match (flaw, &mut duty.command) {
+        (
+            Some(Flaw::CreatesBlindly),
+            NodeManagerCommand::CreateLease { unsettled_since, mode, .. },
+        )
+        | (
+            Some(Flaw::StartsBlindly),
+            NodeManagerCommand::StartBootstrap { unsettled_since, mode, .. },
+        ) => {
+            *unsettled_since = None;
+            *mode = LeaseMode::CreateOrAdopt;
+        }
+        (
+            Some(Flaw::SkipsAdoption),
+            NodeManagerCommand::CreateLease { mode: LeaseMode::AdoptOnly, .. },
+        ) => return instead(duty, OperationOutcome::LeaseAbsent),
+        (Some(Flaw::SkipsDestroys), NodeManagerCommand::DestroyLease { .. }) => {
+            return instead(duty, OperationOutcome::LeaseDestroyed);
+        }
+        _ => {}
+    }
+    Handed::Over(duty)
+}
+
+fn instead(duty: Submission, outcome: OperationOutcome) -> Handed {
+    let Submission { node, operation, .. } = duty;
+    let event = NodeEvent::OperationFinished { operation, outcome };
+    Handed::Instead(Event::Observed(NodeObservation { node, attempt: operation.attempt, event }))
+}
+
+/// Spoils what is loaded after a restart.
+pub(crate) fn load(flaw: Option<Flaw>, state: &mut ClusterState) {
+    match flaw {
+        Some(Flaw::ReusesAttempts) => {
+            state.next_attempt_id = state.next_attempt_id.saturating_sub(2).max(1);
+        }
+        Some(Flaw::ForgetsPending) => {
+            for node in state.nodes.values_mut() {
+                node.pending = None;
+            }
+        }
+        Some(Flaw::ForgetsAmbiguity) => {
+            for node in state.nodes.values_mut() {
+                node.retry.ambiguous_operation = None;
+                node.retry.ambiguous_since = None;
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Returns what a believer in listings concludes from one.
+pub(crate) fn missing(state: &ClusterState, listed: &[String]) -> Vec<Event> {
+    let is_listed = |id: &str| listed.iter().any(|it| it == id);
+    let of = |id: &LogicalNodeId, attempt| NodeObservation {
+        node: id.clone(),
+        attempt,
+        event: NodeEvent::LeaseGone,
+    };
+    let nodes = state.nodes.iter().filter(|(_, node)| {
+        node.record.lease.as_ref().is_some_and(|lease| !is_listed(lease.lease_id.as_str()))
+    });
+    nodes.map(|(id, node)| Event::Observed(of(id, node.attempt))).collect()
+}

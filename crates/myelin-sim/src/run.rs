@@ -1,0 +1,360 @@
+//! Plays a scenario: one control plane after another in one world, and every rule looked at all the time.
+
+mod control;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use tokio::{
+    runtime::Builder,
+    sync::mpsc::{UnboundedReceiver, unbounded_channel},
+    time::{Instant, sleep_until},
+};
+
+use myelin_driver::{Event, Target};
+use myelin_executor::fake::CallKind;
+use myelin_shape::RunNodeGroupSpec;
+use myelin_state::{NodeObservation, OperatorRequest};
+
+use crate::{
+    Breach, Happening, PATIENCE, ReportFate, Scenario, WATCH,
+    run::control::{Control, Started, start},
+    store::SimStore,
+    world::{Crash, Due, Shared},
+};
+
+/// How a run went.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// The first rule that was broken, if one was.
+    pub breach: Option<Breach>,
+    /// How long after everything worked again the cluster was as desired.
+    pub converged_after: Option<Duration>,
+    /// The machines there are at the end: of which slot, and the digest of the template they were made from.
+    pub end: BTreeMap<String, String>,
+    /// How many things happened in the world.
+    pub n_steps: u64,
+    /// How many calls were made, commits tried, reports taken, bootstraps started, passes run.
+    pub counts: Counts,
+    /// How often each thing went wrong.
+    pub played: BTreeMap<String, u64>,
+    /// What happened, line by line, if that was asked for.
+    pub trace: Vec<String>,
+}
+
+/// How much of what there was.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Calls of the provider, by kind.
+    pub calls: BTreeMap<CallKind, u32>,
+    /// Commits.
+    pub commits: u32,
+    /// Reports to the driver.
+    pub reports: u32,
+    /// Bootstraps.
+    pub boots: u32,
+    /// Starts of a control plane.
+    pub starts: u64,
+}
+
+/// Plays a scenario from its beginning to its end, or to the first broken rule.
+pub fn run(scenario: &Scenario) -> Outcome {
+    let runtime = Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime without I/O needs nothing of the system");
+    runtime.block_on(async {
+        let mut stage = Stage::new(scenario);
+        stage.play().await;
+        stage.outcome()
+    })
+}
+
+/// After so many turns of the loop something spins.
+const MOST_TURNS: u64 = 400_000;
+
+struct Stage<'a> {
+    scenario: &'a Scenario,
+    world: Shared,
+    store: SimStore,
+    control: Option<Control>,
+    starting: Option<UnboundedReceiver<Option<Started>>>,
+    /// What somebody wants, and whether they were told that it will be.
+    wanted: Vec<RunNodeGroupSpec>,
+    acknowledged: bool,
+    /// What operators ask for while nobody answers.
+    waiting: Vec<Event>,
+    converged_at: Option<Duration>,
+    creates_then: u32,
+}
+
+impl<'a> Stage<'a> {
+    fn new(scenario: &'a Scenario) -> Self {
+        let world = Shared::new(scenario);
+        Self {
+            store: control::new_store(&world, scenario.flaw),
+            scenario,
+            world,
+            control: None,
+            starting: None,
+            wanted: Vec::new(),
+            acknowledged: true,
+            waiting: Vec::new(),
+            converged_at: None,
+            creates_then: 0,
+        }
+    }
+
+    async fn play(&mut self) {
+        for _ in 0..MOST_TURNS {
+            self.do_what_is_due();
+            self.let_control_work();
+            let crash = self.world.lock().take_crash();
+            if let Some(crash) = crash {
+                self.end_control(crash);
+                continue;
+            }
+            if self.is_over() {
+                return;
+            }
+            self.wait().await;
+        }
+        let turns = format!("{MOST_TURNS} turns, and it is not over");
+        self.world.lock().break_rule("nothing spins", turns);
+    }
+
+    fn do_what_is_due(&mut self) {
+        loop {
+            let due = self.world.lock().take_due();
+            match due {
+                Some(due) => self.handle(due),
+                None => return,
+            }
+        }
+    }
+
+    fn handle(&mut self, due: Due) {
+        match due {
+            Due::Happens(happening) => self.happen(happening),
+            Due::Effect(flight) => self.world.lock().take_effect(*flight),
+            Due::Answer(answering) => self.world.lock().answer(*answering),
+            Due::Report(incarnation, report) => {
+                if let Some(control) = self.control.as_mut().filter(|it| it.is(incarnation)) {
+                    control.fold(Event::Observed(report));
+                }
+            }
+            Due::Stage(session, stage, report) => {
+                self.world.lock().reach_stage(session, stage, *report);
+            }
+            Due::Start => self.starting = Some(start(self.scenario, &self.world, &self.store)),
+            Due::Calm => self.world.lock().calm_down(),
+            Due::Speak => {
+                if let Some(control) = &mut self.control {
+                    control.listen();
+                }
+                self.world.lock().speak_again();
+            }
+            Due::AgentEnds(key) => {
+                let mut world = self.world.lock();
+                if !world.is_calm() {
+                    world.end_agents_of(&key);
+                }
+            }
+            Due::Care => self.care(),
+        }
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        let mut world = self.world.lock();
+        if world.is_calm() {
+            return;
+        }
+        world.note_played(&crate::Step::At(Duration::ZERO, happening.clone()));
+        match happening {
+            Happening::MachineDies(node) => world.lose_machine(&node),
+            Happening::AgentDies(node) => world.end_agents(&node),
+            Happening::AgentStops(node, lasts) => world.stop_agents(&node, lasts),
+            Happening::AgentTwin(node) => world.add_twin(&node),
+            Happening::Sever(lasts) => world.sever(lasts),
+            Happening::Outage(lasts, class) => world.set_outage(lasts, class),
+            Happening::ListsNothing(lasts) => world.list_nothing(lasts),
+            Happening::OtherAccount(lasts) => world.switch_account(lasts),
+            Happening::Crash(down_for) => world.crash("asked for", Some(down_for), false),
+            Happening::PowerLoss(down_for) => world.crash("power is lost", Some(down_for), true),
+            Happening::ClockJumps(jump) => world.set_clock(jump),
+            Happening::Want(groups) => {
+                self.wanted = groups;
+                self.acknowledged = false;
+            }
+            Happening::Pause => self.waiting.push(Event::Pause),
+            Happening::Resume => self.waiting.push(Event::Resume),
+            Happening::Ask(node, request) => {
+                self.waiting.push(Event::Operator { target: Target::Node(node), request });
+            }
+            Happening::AskGroup(group, request) => {
+                self.waiting.push(Event::Operator { target: Target::Group(group), request });
+            }
+        }
+    }
+
+    fn let_control_work(&mut self) {
+        if let Some(starting) = &mut self.starting
+            && let Ok(started) = starting.try_recv()
+        {
+            self.starting = None;
+            match started {
+                Some(started) => self.control = Some(Control::new(started)),
+                None => self.world.lock().start_later(),
+            }
+        }
+        let Some(control) = &mut self.control else { return };
+        while let Some(report) = control.next_report() {
+            let fate = self.world.lock().next_report();
+            match fate {
+                Some(ReportFate::Late(by)) => self.world.lock().report_later(by, report),
+                Some(ReportFate::Again(after)) => {
+                    self.world.lock().report_later(after, report.clone());
+                    control.fold(Event::Observed(report));
+                }
+                None => control.fold(Event::Observed(report)),
+            }
+        }
+        if !self.acknowledged {
+            self.acknowledged = control.want(&self.wanted);
+        }
+        if !control.is_in_trouble() {
+            for event in std::mem::take(&mut self.waiting) {
+                control.ask(event);
+            }
+        }
+        control.work();
+    }
+
+    fn end_control(&mut self, crash: Crash) {
+        if let Some(control) = self.control.take() {
+            control.kill();
+        }
+        self.starting = None;
+        if crash.loses_power {
+            self.store.lose_power();
+        }
+        let mut world = self.world.lock();
+        let at = world.now() + crash.down_for;
+        world.schedule(at, Due::Start);
+    }
+
+    /// Does what a person does who looks after a cluster: starts effects, retries what waits for a word, believes the
+    /// account that is there, and has strays collected.
+    fn care(&mut self) {
+        self.world.lock().care_again();
+        if self.converged_at.is_some() {
+            return;
+        }
+        if let Some(control) = &mut self.control {
+            control.care();
+        }
+    }
+
+    /// Looks whether the end is reached, or a rule is broken.
+    fn is_over(&mut self) -> bool {
+        let (now, calm) = {
+            let world = self.world.lock();
+            if world.breach().is_some() {
+                return true;
+            }
+            (world.now(), world.is_calm())
+        };
+        if !calm {
+            return false;
+        }
+        let problem = self.problem();
+        match (self.converged_at, problem) {
+            (None, None) => {
+                self.converged_at = Some(now);
+                self.creates_then = self.world.lock().n_calls_of(CallKind::Create);
+                self.world.lock().log(|| "as desired".to_owned());
+                false
+            }
+            (None, Some(problem)) => {
+                let late = now > self.scenario.calm_at + PATIENCE;
+                if late {
+                    self.world.lock().break_rule("it converges", problem);
+                }
+                late
+            }
+            (Some(_), Some(problem)) => {
+                self.world.lock().break_rule("it stays converged", problem);
+                true
+            }
+            (Some(since), None) => now > since + WATCH && self.check_rest(),
+        }
+    }
+
+    fn check_rest(&mut self) -> bool {
+        let n_creates = self.world.lock().n_calls_of(CallKind::Create);
+        if n_creates != self.creates_then {
+            let what = format!("{} creates at rest", n_creates - self.creates_then);
+            self.world.lock().break_rule("nothing is done at rest", what);
+        }
+        true
+    }
+
+    /// Returns in which way the world is not as it is wanted.
+    fn problem(&self) -> Option<String> {
+        let Some(control) = self.control.as_ref().filter(|_| self.acknowledged) else {
+            return Some("there is no control plane".to_owned());
+        };
+        control.problem(&self.wanted)
+    }
+
+    async fn wait(&mut self) {
+        let next = self.world.lock().next_at();
+        let wake = self.control.as_ref().and_then(Control::wakes_in);
+        let now = self.world.lock().now();
+        let at = [next, wake.map(|wait| now + wait)].into_iter().flatten().min();
+        let at = at.unwrap_or(now + Duration::from_secs(1));
+        let sleep = sleep_until(Instant::now() + at.saturating_sub(now));
+        let report = async {
+            match (&mut self.control, &mut self.starting) {
+                (Some(control), _) => control.wait_for_report().await,
+                (None, Some(starting)) => match starting.recv().await {
+                    Some(Some(started)) => self.control = Some(Control::new(started)),
+                    Some(None) | None => {
+                        self.world.lock().start_later();
+                        self.starting = None;
+                    }
+                },
+                (None, None) => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = report => {}
+            () = sleep => {}
+        }
+    }
+
+    fn outcome(self) -> Outcome {
+        let mut world = self.world.lock();
+        Outcome {
+            breach: world.breach().cloned(),
+            converged_after: self.converged_at.map(|at| at.saturating_sub(self.scenario.calm_at)),
+            end: world.end(),
+            n_steps: world.n_steps(),
+            counts: world.counts(),
+            played: world.take_played(),
+            trace: world.take_trace(),
+        }
+    }
+}
+
+/// A report that was taken from the channel while waiting.
+type Early = Option<NodeObservation>;
+
+/// The operator's word that gets most things going again.
+const AGAIN: OperatorRequest = OperatorRequest::Retry;
+
+fn channel()
+-> (tokio::sync::mpsc::UnboundedSender<NodeObservation>, UnboundedReceiver<NodeObservation>) {
+    unbounded_channel()
+}

@@ -1,0 +1,381 @@
+//! One control plane: from its start to its end.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+
+use myelin_check::Linter;
+use myelin_decider::{Explanation, Trigger, Until};
+use myelin_driver::{ClusterDriver, Desired, Event, Options as DriverOptions, Target};
+use myelin_executor::{
+    Clock, Executor, Options as ExecutorOptions, Provider, ProviderIdentity, ProviderSetup,
+};
+use myelin_inventory::{
+    Finding, Handle, Inventory, Limits, Options as InventoryOptions, Records, Rules, Taking, View,
+    list_all, store_is_behind,
+};
+use myelin_membership::Membership;
+use myelin_shape::{LogicalNodeId, NodeAttemptId, ProviderKind, RunNodeGroupSpec};
+use myelin_state::{EventKind, ManagedNode, NodeIntent, NodeObservation};
+use myelin_store::{Identity, Loaded, MemoryStore, Secret, Setting, Store, StoredDesired};
+
+use super::{AGAIN, Early, channel};
+use crate::{
+    Flaw, Scenario, flaw,
+    shell::{Parts, SharedShell, Shell, at_once, key},
+    store::SimStore,
+    world::{CLUSTER, PROVIDER, RUN, Shared, SimProvider, secret},
+};
+
+pub(super) fn new_store(world: &Shared, flaw: Option<Flaw>) -> SimStore {
+    let identity = Identity {
+        cluster: CLUSTER,
+        run: RUN,
+        begun_at: world.lock().true_time(),
+        secret: Secret(*secret().expose()),
+    };
+    let memory = Arc::new(MemoryStore::new(identity).losing_power());
+    SimStore { memory, world: world.clone(), incarnation: 0, flaw }
+}
+
+/// A control plane that has checked what there is.
+#[derive(Debug)]
+pub(super) struct Started {
+    shell: Shell,
+    provider: SimProvider,
+    sender: tokio::sync::mpsc::UnboundedSender<NodeObservation>,
+    reports: UnboundedReceiver<NodeObservation>,
+    identities: BTreeMap<ProviderKind, ProviderIdentity>,
+    sweep_interval: Duration,
+}
+
+/// Starts a control plane, as a person does or whatever looks after it. `None` comes if it refused to.
+pub(super) fn start(
+    scenario: &Scenario,
+    world: &Shared,
+    store: &SimStore,
+) -> UnboundedReceiver<Option<Started>> {
+    let (tell, told) = unbounded_channel();
+    let (sender, reports) = channel();
+    let incarnation = world.lock().begin_incarnation(sender.clone());
+    let provider = SimProvider { world: world.clone(), incarnation };
+    let store = SimStore { incarnation, ..store.clone() };
+    let (scenario, world) = (scenario.clone(), world.clone());
+    tokio::spawn(async move {
+        let started = begin(&scenario, world, store, provider, sender, reports).await;
+        tell.send(started).ok();
+    });
+    told
+}
+
+async fn begin(
+    scenario: &Scenario,
+    world: Shared,
+    store: SimStore,
+    provider: SimProvider,
+    sender: tokio::sync::mpsc::UnboundedSender<NodeObservation>,
+    reports: UnboundedReceiver<NodeObservation>,
+) -> Option<Started> {
+    let mut loaded = store.load().await.expect("a store in memory can be read");
+    flaw::load(scenario.flaw, &mut loaded.state);
+    let (wall, start) = (world.lock().wall(), tokio::time::Instant::now());
+    let clock = Clock::new(move || wall + start.elapsed()).not_before(loaded.now);
+    if loaded.desired.is_some() {
+        let view = View::of(CLUSTER, RUN, &loaded.state);
+        let providers: Vec<Arc<dyn Provider>> = vec![Arc::new(provider.clone())];
+        let (listings, failures) = list_all(&providers, CLUSTER, &clock, Limits::default()).await;
+        let behind = store_is_behind(&listings, &view);
+        if let Some(behind) = &behind {
+            let what = behind.to_string();
+            world.lock().break_rule("what is restarted is not behind", what);
+        }
+        if !failures.is_empty() || behind.is_some() {
+            world.lock().log(|| format!("it does not start: {failures:?}"));
+            return None;
+        }
+    }
+    let config = world.lock().config.clone();
+    let mut setup = ProviderSetup::new(Arc::new(provider.clone()), Arc::new(provider.clone()));
+    setup.limits = config.limits;
+    let options = ExecutorOptions { cluster: CLUSTER, run: RUN, clock: clock.clone() };
+    let executor = Executor::new(options, [setup], sender.clone());
+    let mut membership = Membership::new(secret(), config.agent);
+    if scenario.flaw != Some(Flaw::ForgetsAgents) {
+        restore_agents(&mut membership, &loaded, &clock);
+    }
+    let identities = loaded.settings.providers.iter();
+    let identities = identities.map(|(kind, id)| (kind.clone(), ProviderIdentity(id.clone())));
+    let identities = identities.collect();
+    let acted_generation = loaded.acted_generation;
+    let linter = Linter::restore(&loaded.state);
+    let driver = driver_of(loaded, &clock);
+    let flaw = scenario.flaw;
+    let parts =
+        Parts { driver, membership, clock, store, executor, world, acted_generation, flaw, linter };
+    Some(Started {
+        shell: Shell::new(parts),
+        provider,
+        sender,
+        reports,
+        identities,
+        sweep_interval: config.sweep_interval,
+    })
+}
+
+fn driver_of(loaded: Loaded, clock: &Clock) -> ClusterDriver {
+    let options = DriverOptions::default();
+    match loaded.desired {
+        Some(StoredDesired { shape, retry, .. }) => {
+            let desired = Desired { shape, retry };
+            ClusterDriver::resume(options, loaded.state, desired, clock.now())
+                .expect("the shape was accepted before")
+        }
+        None => ClusterDriver::restore(options, loaded.state),
+    }
+}
+
+/// Tells the membership which attempts there are, and whose agents are to be heard.
+fn restore_agents(membership: &mut Membership, loaded: &Loaded, clock: &Clock) {
+    let nodes = &loaded.state.nodes;
+    let key = |id: &LogicalNodeId, node: &ManagedNode| key(id.clone(), node.attempt);
+    let alive = nodes.iter().filter(|(_, node)| !node.is_destroyed());
+    let next = NodeAttemptId(loaded.state.next_attempt_id);
+    membership.restore(next, alive.map(|(id, node)| key(id, node)));
+    for (id, node) in nodes {
+        let expected = node.record.swactor.as_deref().filter(|_| node.intent == NodeIntent::Active);
+        if let Some(facts) = expected {
+            membership.expect(&key(id, node), &facts.swactor_id, clock.now());
+        }
+    }
+}
+
+/// A control plane that runs.
+#[derive(Debug)]
+pub(super) struct Control {
+    incarnation: u64,
+    world: Shared,
+    shell: SharedShell,
+    reports: UnboundedReceiver<NodeObservation>,
+    early: Early,
+    inventory: Handle,
+    shutdown: CancellationToken,
+    _sweeping: AbortOnDropHandle<()>,
+}
+
+impl Control {
+    pub(super) fn new(started: Started) -> Self {
+        let Started { shell, provider, sender, reports, identities, sweep_interval } = started;
+        let world = provider.world.clone();
+        let incarnation = provider.incarnation;
+        let rules = Rules::of(&world.lock().config.retry);
+        let options = InventoryOptions {
+            sweep_interval,
+            rules,
+            identities,
+            ..InventoryOptions::new(CLUSTER, shell.clock.clone())
+        };
+        let shell = SharedShell::new(shell);
+        let records = Arc::new(ShellRecords { shell: shell.clone() });
+        let providers: Vec<Arc<dyn Provider>> = vec![Arc::new(provider)];
+        let (inventory, handle) = Inventory::new(options, providers, records, sender);
+        let shutdown = CancellationToken::new();
+        let sweeping = AbortOnDropHandle::new(tokio::spawn(inventory.run(shutdown.clone())));
+        world.lock().log(|| format!("control plane {incarnation} is up"));
+        Self {
+            incarnation,
+            world,
+            shell,
+            reports,
+            early: None,
+            inventory: handle,
+            shutdown,
+            _sweeping: sweeping,
+        }
+    }
+
+    pub(super) fn is(&self, incarnation: u64) -> bool {
+        self.incarnation == incarnation
+    }
+
+    pub(super) fn fold(&mut self, event: Event) {
+        self.shell.lock().fold(event);
+    }
+
+    pub(super) fn ask(&mut self, event: Event) {
+        self.fold(event);
+    }
+
+    pub(super) fn want(&mut self, groups: &[RunNodeGroupSpec]) -> bool {
+        self.shell.lock().want(groups)
+    }
+
+    pub(super) fn is_in_trouble(&self) -> bool {
+        self.shell.lock().is_in_trouble()
+    }
+
+    pub(super) fn listen(&mut self) {
+        self.shell.lock().listen();
+    }
+
+    pub(super) fn next_report(&mut self) -> Option<NodeObservation> {
+        self.early.take().or_else(|| self.reports.try_recv().ok())
+    }
+
+    pub(super) async fn wait_for_report(&mut self) {
+        match self.reports.recv().await {
+            Some(report) => self.early = Some(report),
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Does what there is to do.
+    pub(super) fn work(&mut self) {
+        let mut shell = self.shell.lock();
+        if shell.wake_at().is_some_and(|at| at <= shell.now()) {
+            shell.fold(Event::Wake);
+        }
+        if shell.is_stirred() {
+            shell.settle();
+        }
+    }
+
+    pub(super) fn wakes_in(&self) -> Option<Duration> {
+        let shell = self.shell.lock();
+        let wait = shell.wake_at()?.duration_since(shell.now()).unwrap_or_default();
+        // The runtime's time has milliseconds.
+        Some(wait.max(Duration::from_millis(1)))
+    }
+
+    pub(super) fn kill(self) {
+        self.shutdown.cancel();
+        // Its tasks end at the next chance they get; what they have asked for goes on.
+        let executor = self.shell.lock().executor().clone();
+        let _ = at_once_or_never(executor.shutdown(Duration::ZERO));
+    }
+
+    /// As a person who looks after a cluster.
+    pub(super) fn care(&mut self) {
+        let waits = {
+            let shell = self.shell.lock();
+            let driver = &shell.driver;
+            let waits = |id: &&LogicalNodeId| match driver.explain(id) {
+                Explanation::Held(held) => {
+                    matches!(held.until, Until::On(Trigger::Operator | Trigger::SpecChange))
+                }
+                Explanation::Unknown
+                | Explanation::Steady
+                | Explanation::Missing
+                | Explanation::Next(_) => false,
+            };
+            driver.state().nodes.keys().filter(waits).cloned().collect::<Vec<_>>()
+        };
+        self.fold(Event::Resume);
+        for node in waits {
+            self.fold(Event::Operator { target: Target::Node(node), request: AGAIN });
+        }
+        let inventory = self.inventory.clone();
+        tokio::spawn(async move {
+            inventory.accept_identity(PROVIDER.into()).await.ok();
+            inventory.collect(true).await.ok();
+        });
+    }
+
+    /// Returns in which way the world is not as it is wanted.
+    pub(super) fn problem(&self, wanted: &[RunNodeGroupSpec]) -> Option<String> {
+        let shell = self.shell.lock();
+        let driver = &shell.driver;
+        if shell.is_in_trouble() {
+            return Some("the store is in trouble".to_owned());
+        }
+        if !driver.convergence().converged {
+            let why = |id: &LogicalNodeId| format!("{id}: {:?}", driver.explain(id));
+            let unsettled =
+                driver.planner().map(|it| it.unsettled().map(|id| why(&id)).collect::<Vec<_>>());
+            return Some(format!("not converged: {}", unsettled.unwrap_or_default().join("; ")));
+        }
+        if shell.store.memory.state() != *driver.state() {
+            return Some("the store holds another state".to_owned());
+        }
+        let slots = |group: &RunNodeGroupSpec| {
+            let ids = (0..group.count).map(|index| format!("{}-{index}", group.group_id));
+            ids.map(|id| LogicalNodeId::from(id.as_str())).collect::<Vec<_>>()
+        };
+        let wanted: BTreeSet<_> = wanted.iter().flat_map(slots).collect();
+        let n_known = shell.executor().snapshot().n_attempts;
+        if n_known > wanted.len() {
+            return Some(format!("{n_known} attempts are remembered, of {}", wanted.len()));
+        }
+        let world = self.world.lock();
+        let machines: Vec<_> = world.machines().cloned().collect();
+        let made: BTreeSet<_> = machines.iter().map(|key| key.node.clone()).collect();
+        if made != wanted || machines.len() != wanted.len() {
+            return Some(format!("machines of {machines:?}, wanted {wanted:?}"));
+        }
+        let agents = world.running_agents();
+        for key in &machines {
+            let node = driver.state().nodes.get(&key.node);
+            if node.is_none_or(|node| node.attempt != key.attempt) {
+                return Some(format!("{} has a machine of attempt {}", key.node, key.attempt));
+            }
+            if !agents.contains(key) {
+                return Some(format!("{} is ready and no agent of it runs", key.node));
+            }
+        }
+        (world.n_foreign() != 2).then(|| "what is foreign was ended".to_owned())
+    }
+}
+
+/// The records of a shell, for the inventory.
+#[derive(Debug)]
+struct ShellRecords {
+    shell: SharedShell,
+}
+
+#[async_trait]
+impl Records for ShellRecords {
+    async fn view(&self) -> Result<View, String> {
+        Ok(self.shell.lock().view())
+    }
+
+    async fn record_taking(&self, taking: &Taking) -> Result<(), String> {
+        let key = &taking.found.key;
+        let kind = EventKind::Collecting {
+            provider: taking.provider.clone(),
+            lease: taking.found.lease.lease_id.clone(),
+        };
+        let of = Some((key.node.clone(), key.attempt));
+        let recorded = self.shell.lock().record(of, kind);
+        if recorded { Ok(()) } else { Err("it is not durable".to_owned()) }
+    }
+
+    async fn record_identity(
+        &self,
+        provider: &ProviderKind,
+        identity: &ProviderIdentity,
+    ) -> Result<(), String> {
+        let store = self.shell.lock().store.clone();
+        let setting = Setting::Provider(provider.clone(), identity.0.clone());
+        at_once(store.set(setting)).map_err(|error| error.to_string())
+    }
+
+    fn note(&self, finding: &Finding) {
+        let world = self.shell.lock().world.clone();
+        world.lock().log(|| format!("inventory: {finding}"));
+    }
+}
+
+/// Lets a future begin.
+fn at_once_or_never<T>(future: impl Future<Output = T>) -> Option<T> {
+    let future = std::pin::pin!(future);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match future.poll(&mut context) {
+        std::task::Poll::Ready(answer) => Some(answer),
+        std::task::Poll::Pending => None,
+    }
+}

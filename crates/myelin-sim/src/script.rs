@@ -1,0 +1,25 @@
+//! Histories as text: one line a setting or a step, in words.
+//!
+//! ```text
+//! # The answer to a create is lost: the machine is found again.
+//! settle-window 10s
+//! at 0s want a:2 b:1,image=v2
+//! call create 1 loses-reply
+//! at 90s agent-stops a-0 20s
+//! calm 5m
+//! ```
+//!
+//! Settings come in any order and have the defaults of [`Config`](crate::Config); steps of one time happen in the order of
+//! the lines. Times are written as `90s`, `5m` or `1m30s`. What is rendered reads back as what it was.
+//!
+//! Reading order: [`parse`], [`render`].
+
+mod line;
+mod read;
+mod write;
+
+pub(crate) use self::write::line;
+pub use self::{line::ScriptError, read::parse, write::render};
+
+#[cfg(test)]
+mod tests;

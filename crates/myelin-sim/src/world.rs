@@ -1,0 +1,455 @@
+//! The world outside of the control plane: machines, sessions, agents, and the time.
+//!
+//! It is the truth that what the control plane believes is compared with. Everything in it happens at a time of the
+//! timeline, whether or not anybody waits for it: a call that its caller gave up, or whose caller was killed, goes on.
+
+mod agents;
+mod calls;
+mod effects;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use tokio::{sync::mpsc::UnboundedSender, time::Instant};
+
+use myelin_executor::fake::CallKind;
+use myelin_shape::{AttemptKey, ClusterUid, LogicalNodeId, NodeAttemptId, ProviderLeaseId, RunId};
+use myelin_state::{BootstrapStage, ErrorClass, NodeObservation, OperationKind};
+
+use crate::{
+    BootFate, CallFate, CommitFate, Config, Counts, Happening, Jump, ReportFate, Scenario, Step,
+    world::{
+        agents::Agent,
+        calls::{Answering, Flight},
+        effects::{Machine, Session},
+    },
+};
+
+pub(crate) use self::{agents::secret, calls::SimProvider};
+
+/// The cluster whose control plane runs.
+pub(crate) const CLUSTER: ClusterUid = ClusterUid([7; 16]);
+
+/// Somebody else's.
+pub(crate) const STRANGER: ClusterUid = ClusterUid([13; 16]);
+
+/// The run.
+pub(crate) const RUN: RunId = RunId(1);
+
+/// The name of the one provider.
+pub(crate) const PROVIDER: &str = "sim";
+
+/// How many machines somebody else has.
+const N_FOREIGN: u64 = 2;
+
+/// Where time begins: a Thursday of 2026.
+const EPOCH: Duration = Duration::from_secs(1_767_225_600);
+
+/// What the timeline holds.
+#[derive(Debug)]
+pub(crate) enum Due {
+    /// A step of the scenario.
+    Happens(Happening),
+    /// A call takes effect.
+    Effect(Box<Flight>),
+    /// A call answers.
+    Answer(Box<Answering>),
+    /// A report reaches the control plane of this incarnation.
+    Report(u64, NodeObservation),
+    /// A session gets further, and reports that.
+    Stage(u64, BootstrapStage, Box<NodeObservation>),
+    /// A control plane is started.
+    Start,
+    /// Everything that is wrong ends.
+    Calm,
+    /// Agents speak.
+    Speak,
+    /// An agent ends.
+    AgentEnds(AttemptKey),
+    /// An operator looks after what waits for one.
+    Care,
+}
+
+/// The world. Cheap to clone; all clones are one.
+#[derive(Clone)]
+pub(crate) struct Shared(Arc<Mutex<World>>);
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("World")
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(scenario: &Scenario) -> Self {
+        Self(Arc::new(Mutex::new(World::new(scenario))))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, World> {
+        // A planted panic happens outside of the lock.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is recorded durably of a slot, as far as calls are concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Recorded {
+    pub(crate) attempt: NodeAttemptId,
+    pub(crate) pending: Option<OperationKind>,
+}
+
+/// A rule that was broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Breach {
+    /// When.
+    pub at: Duration,
+    /// A short name of the rule.
+    pub rule: &'static str,
+    /// What was seen.
+    pub what: String,
+}
+
+impl fmt::Display for Breach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}: {}", self.rule, clock(self.at), self.what)
+    }
+}
+
+/// Renders a time since the start in seconds.
+pub(crate) fn clock(at: Duration) -> String {
+    format!("{:.3}", at.as_secs_f64())
+}
+
+/// What is scripted, by what it is the nth of.
+#[derive(Debug, Default)]
+struct Fates {
+    calls: BTreeMap<(CallKind, u32), CallFate>,
+    boots: BTreeMap<u32, BootFate>,
+    commits: BTreeMap<u32, CommitFate>,
+    reports: BTreeMap<u32, ReportFate>,
+}
+
+/// What is wrong with the world until when.
+#[derive(Debug, Default)]
+struct Troubles {
+    outage: Option<(Duration, ErrorClass)>,
+    lists_nothing: Option<Duration>,
+    other_account: Option<Duration>,
+    severed: Option<Duration>,
+}
+
+/// See the module.
+pub(crate) struct World {
+    pub(crate) config: Config,
+    start: Instant,
+    timeline: BTreeMap<(Duration, u64), Due>,
+    n_scheduled: u64,
+    machines: BTreeMap<u64, Machine>,
+    sessions: BTreeMap<u64, Session>,
+    agents: BTreeMap<(AttemptKey, u64), Agent>,
+    /// Connections that have ended, of which control plane.
+    closed: Vec<(AttemptKey, u64, u64)>,
+    last_number: u64,
+    /// Attempts whose machine was given back.
+    spent: BTreeSet<AttemptKey>,
+    /// Creates and starts of which nobody has told the control plane how they went.
+    unknown: BTreeSet<(CallKind, AttemptKey)>,
+    fates: Fates,
+    counts: Counts,
+    troubles: Troubles,
+    /// Whether anything lies, so that more than one machine of a slot is not our doing.
+    lies: bool,
+    /// Which control plane lives; none while zero.
+    incarnation: u64,
+    n_incarnations: u64,
+    /// A control plane was killed, and is to be started again so much later.
+    crashed: Option<Crash>,
+    /// By how much the clock of the host is ahead, in milliseconds.
+    pub(crate) skew: i64,
+    pub(crate) recorded: BTreeMap<LogicalNodeId, Recorded>,
+    /// Leases whose taking is recorded.
+    pub(crate) taking: BTreeSet<ProviderLeaseId>,
+    observations: Option<UnboundedSender<NodeObservation>>,
+    /// What the last listing held.
+    pub(crate) last_listing: Vec<String>,
+    calm: bool,
+    trace: Option<Vec<String>>,
+    played: BTreeMap<String, u64>,
+    breach: Option<Breach>,
+    n_steps: u64,
+}
+
+/// How a control plane ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Crash {
+    /// How long until the next one.
+    pub(crate) down_for: Duration,
+    /// Whether what is not on disk is lost.
+    pub(crate) loses_power: bool,
+}
+
+/// How long after a crash in the middle of something the next control plane is started.
+const DOWN_FOR: Duration = Duration::from_secs(3);
+
+/// How long after a control plane refused to start the next one is started.
+const RESTART_AFTER: Duration = Duration::from_secs(5);
+
+/// How often agents speak.
+const SPEAK_EVERY: Duration = Duration::from_secs(1);
+
+/// How often an operator looks after a cluster in which nothing is wrong any more.
+const CARE_EVERY: Duration = Duration::from_mins(2);
+
+impl World {
+    fn new(scenario: &Scenario) -> Self {
+        let mut world = Self {
+            config: scenario.config.clone(),
+            start: Instant::now(),
+            timeline: BTreeMap::new(),
+            n_scheduled: 0,
+            machines: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            agents: BTreeMap::new(),
+            closed: Vec::new(),
+            last_number: 0,
+            spent: BTreeSet::new(),
+            unknown: BTreeSet::new(),
+            fates: Fates::default(),
+            counts: Counts::default(),
+            troubles: Troubles::default(),
+            lies: scenario.steps.iter().any(Step::is_a_lie),
+            incarnation: 0,
+            n_incarnations: 0,
+            crashed: None,
+            skew: 0,
+            recorded: BTreeMap::new(),
+            taking: BTreeSet::new(),
+            observations: None,
+            last_listing: Vec::new(),
+            calm: false,
+            trace: scenario.traced.then(Vec::new),
+            played: BTreeMap::new(),
+            breach: None,
+            n_steps: 0,
+        };
+        world.add_strangers();
+        for step in &scenario.steps {
+            world.plan(step.clone());
+        }
+        world.schedule(Duration::ZERO, Due::Start);
+        world.schedule(SPEAK_EVERY, Due::Speak);
+        world.schedule(scenario.calm_at, Due::Calm);
+        world
+    }
+
+    fn add_strangers(&mut self) {
+        for attempt in 1..=N_FOREIGN {
+            let key = AttemptKey {
+                cluster: STRANGER,
+                run: RUN,
+                node: "a-0".into(),
+                attempt: NodeAttemptId(attempt),
+            };
+            self.add_machine(&key, "foreign", Duration::ZERO);
+        }
+    }
+
+    fn plan(&mut self, step: Step) {
+        match step {
+            Step::At(at, happening) => self.schedule(at, Due::Happens(happening)),
+            Step::Call(kind, nth, fate) => drop(self.fates.calls.insert((kind, nth), fate)),
+            Step::Boot(nth, fate) => drop(self.fates.boots.insert(nth, fate)),
+            Step::Commit(nth, fate) => drop(self.fates.commits.insert(nth, fate)),
+            Step::Report(nth, fate) => drop(self.fates.reports.insert(nth, fate)),
+        }
+    }
+
+    /// Returns how long ago the start was.
+    pub(crate) fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    pub(crate) fn true_time(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + EPOCH + self.now()
+    }
+
+    /// Returns what a process that starts now takes for the time.
+    pub(crate) fn wall(&self) -> SystemTime {
+        let skew = Duration::from_millis(self.skew.unsigned_abs());
+        if self.skew < 0 { self.true_time() - skew } else { self.true_time() + skew }
+    }
+
+    pub(crate) fn schedule(&mut self, at: Duration, due: Due) {
+        self.n_scheduled += 1;
+        self.timeline.insert((at.max(self.now()), self.n_scheduled), due);
+    }
+
+    fn schedule_in(&mut self, delay: Duration, due: Due) {
+        self.schedule(self.now() + delay, due);
+    }
+
+    /// Returns when something happens next.
+    pub(crate) fn next_at(&self) -> Option<Duration> {
+        self.timeline.keys().next().map(|&(at, _)| at)
+    }
+
+    /// Takes what is due now, if anything is.
+    pub(crate) fn take_due(&mut self) -> Option<Due> {
+        let (at, _) = *self.timeline.keys().next()?;
+        if at > self.now() {
+            return None;
+        }
+        self.n_steps += 1;
+        self.timeline.pop_first().map(|(_, due)| due)
+    }
+
+    /// Returns the number of a new control plane, to which reports go from now on.
+    pub(crate) fn begin_incarnation(&mut self, to: UnboundedSender<NodeObservation>) -> u64 {
+        self.n_incarnations += 1;
+        self.incarnation = self.n_incarnations;
+        self.observations = Some(to);
+        self.incarnation
+    }
+
+    pub(crate) fn lives(&self, incarnation: u64) -> bool {
+        self.incarnation == incarnation && incarnation != 0
+    }
+
+    /// Kills the control plane, now.
+    pub(crate) fn crash(&mut self, why: &str, down_for: Option<Duration>, loses_power: bool) {
+        if self.incarnation == 0 {
+            return;
+        }
+        self.log(|| format!("the control plane is killed: {why}"));
+        self.incarnation = 0;
+        self.observations = None;
+        self.crashed = Some(Crash { down_for: down_for.unwrap_or(DOWN_FOR), loses_power });
+    }
+
+    pub(crate) fn take_crash(&mut self) -> Option<Crash> {
+        self.crashed.take()
+    }
+
+    pub(crate) fn set_clock(&mut self, jump: Jump) {
+        let millis = |by: Duration| i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
+        self.skew = match jump {
+            Jump::Ahead(by) => self.skew.saturating_add(millis(by)),
+            Jump::Back(by) => self.skew.saturating_sub(millis(by)),
+        };
+    }
+
+    /// Sets something wrong with the world right for good.
+    pub(crate) fn calm_down(&mut self) {
+        self.log(|| "from now on everything works".to_owned());
+        self.calm = true;
+        self.fates = Fates::default();
+        self.troubles = Troubles::default();
+        self.wake_agents();
+        self.schedule_in(Duration::from_secs(30), Due::Care);
+    }
+
+    pub(crate) fn is_calm(&self) -> bool {
+        self.calm
+    }
+
+    pub(crate) fn care_again(&mut self) {
+        self.schedule_in(CARE_EVERY, Due::Care);
+    }
+
+    pub(crate) fn set_outage(&mut self, lasts: Duration, class: ErrorClass) {
+        self.troubles.outage = Some((self.now() + lasts, class));
+    }
+
+    pub(crate) fn list_nothing(&mut self, lasts: Duration) {
+        self.troubles.lists_nothing = Some(self.now() + lasts);
+    }
+
+    pub(crate) fn switch_account(&mut self, lasts: Duration) {
+        self.troubles.other_account = Some(self.now() + lasts);
+    }
+
+    /// Returns how the next commit goes.
+    pub(crate) fn next_commit(&mut self) -> Option<CommitFate> {
+        self.counts.commits += 1;
+        let fate = self.fates.commits.remove(&self.counts.commits)?;
+        self.note_played(&Step::Commit(self.counts.commits, fate));
+        Some(fate)
+    }
+
+    /// Returns how the next report goes.
+    pub(crate) fn next_report(&mut self) -> Option<ReportFate> {
+        self.counts.reports += 1;
+        let fate = self.fates.reports.remove(&self.counts.reports)?;
+        self.note_played(&Step::Report(self.counts.reports, fate));
+        Some(fate)
+    }
+
+    pub(crate) fn report_later(&mut self, delay: Duration, observation: NodeObservation) {
+        self.schedule_in(delay, Due::Report(self.incarnation, observation));
+    }
+
+    /// Hands a report to the control plane that lives, if one does.
+    pub(crate) fn tell(&mut self, observation: NodeObservation) {
+        if let Some(observations) = &self.observations {
+            observations.send(observation).ok();
+        }
+    }
+
+    pub(crate) fn note_played(&mut self, step: &Step) {
+        *self.played.entry(step.name()).or_default() += 1;
+        self.log(|| format!("! {}", crate::script::line(step)));
+    }
+
+    pub(crate) fn log(&mut self, line: impl FnOnce() -> String) {
+        let at = self.start.elapsed();
+        if let Some(trace) = &mut self.trace {
+            trace.push(format!("{:>10} {}", clock(at), line()));
+        }
+    }
+
+    /// Notes that a rule was broken. The first one counts.
+    pub(crate) fn break_rule(&mut self, rule: &'static str, what: String) {
+        self.log(|| format!("BROKEN {rule}: {what}"));
+        let at = self.now();
+        self.breach.get_or_insert(Breach { at, rule, what });
+    }
+
+    pub(crate) fn breach(&self) -> Option<&Breach> {
+        self.breach.as_ref()
+    }
+
+    pub(crate) fn take_trace(&mut self) -> Vec<String> {
+        self.trace.take().unwrap_or_default()
+    }
+
+    pub(crate) fn n_steps(&self) -> u64 {
+        self.n_steps
+    }
+
+    pub(crate) fn n_calls_of(&self, kind: CallKind) -> u32 {
+        self.counts.calls.get(&kind).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        Counts { starts: self.n_incarnations, ..self.counts.clone() }
+    }
+
+    pub(crate) fn speak_again(&mut self) {
+        self.schedule_in(SPEAK_EVERY, Due::Speak);
+    }
+
+    /// Lets a control plane that did not start be started once more.
+    pub(crate) fn start_later(&mut self) {
+        self.incarnation = 0;
+        self.observations = None;
+        self.schedule_in(RESTART_AFTER, Due::Start);
+    }
+
+    pub(crate) fn take_played(&mut self) -> BTreeMap<String, u64> {
+        std::mem::take(&mut self.played)
+    }
+}

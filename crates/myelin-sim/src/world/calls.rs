@@ -1,0 +1,458 @@
+//! Calls of the provider: when they take effect, and whether anybody hears of it.
+
+use std::{fmt, future::pending, time::Duration};
+
+use async_trait::async_trait;
+use tokio::sync::oneshot;
+
+use myelin_executor::{
+    Bootstrap, CreateRequest, FoundLease, FoundSession, NewLease, Presence, Provider,
+    ProviderError, ProviderIdentity, StartRequest, fake::CallKind,
+};
+use myelin_shape::{AttemptKey, BootstrapSessionId, ClusterUid, ProviderKind};
+use myelin_state::{Connection, ErrorClass, LeaseFacts, OperationKind};
+
+use super::{Due, PROVIDER, Shared, World, effects::number_of};
+use crate::{CallFate, Step};
+
+/// What was asked.
+#[derive(Clone, Debug)]
+pub(super) enum Request {
+    Identity,
+    Create(Box<CreateRequest>),
+    Find(AttemptKey),
+    Endpoint(Box<LeaseFacts>),
+    Presence(Box<LeaseFacts>),
+    Destroy(Box<LeaseFacts>),
+    List(ClusterUid),
+    Start(Box<StartRequest>),
+    FindSession(AttemptKey),
+    Conclude(BootstrapSessionId),
+    Cancel(BootstrapSessionId),
+}
+
+/// What is answered.
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    Identity(ProviderIdentity),
+    Lease(Box<NewLease>),
+    Leases(Vec<FoundLease>),
+    Endpoint(Option<Connection>),
+    Presence(Presence),
+    Session(BootstrapSessionId),
+    FoundSession(Option<FoundSession>),
+    Done,
+}
+
+pub(super) type Reply = Result<Answer, ProviderError>;
+
+/// A call under way.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    request: Request,
+    sender: oneshot::Sender<Reply>,
+    fate: Option<CallFate>,
+    asked_at: Duration,
+    answers_in: Duration,
+}
+
+/// An answer on its way.
+#[derive(Debug)]
+pub(crate) struct Answering {
+    request: Request,
+    sender: oneshot::Sender<Reply>,
+    reply: Reply,
+}
+
+impl Request {
+    fn kind(&self) -> CallKind {
+        match self {
+            Self::Identity => CallKind::Identity,
+            Self::Create(_) => CallKind::Create,
+            Self::Find(_) => CallKind::Find,
+            Self::Endpoint(_) => CallKind::Endpoint,
+            Self::Presence(_) => CallKind::Presence,
+            Self::Destroy(_) => CallKind::Destroy,
+            Self::List(_) => CallKind::List,
+            Self::Start(_) => CallKind::Start,
+            Self::FindSession(_) => CallKind::FindSession,
+            Self::Conclude(_) => CallKind::Conclude,
+            Self::Cancel(_) => CallKind::Cancel,
+        }
+    }
+}
+
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let attempt = |key: &AttemptKey| format!("{}#{}", key.node, key.attempt);
+        match self {
+            Self::Identity => f.write_str("identity"),
+            Self::Create(request) => write!(f, "create {}", attempt(&request.key)),
+            Self::Find(key) => write!(f, "find {}", attempt(key)),
+            Self::Endpoint(lease) => write!(f, "endpoint {}", lease.lease_id),
+            Self::Presence(lease) => write!(f, "presence {}", lease.lease_id),
+            Self::Destroy(lease) => write!(f, "destroy {}", lease.lease_id),
+            Self::List(_) => f.write_str("list"),
+            Self::Start(request) => write!(f, "start {}", attempt(&request.key)),
+            Self::FindSession(key) => write!(f, "find session {}", attempt(key)),
+            Self::Conclude(session) => write!(f, "conclude {}", session.0),
+            Self::Cancel(session) => write!(f, "cancel {}", session.0),
+        }
+    }
+}
+
+/// What a call does to whoever makes it, beside answering.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Begun {
+    Waits,
+    Panics,
+}
+
+impl World {
+    /// Takes a call of a control plane. A dead one makes none.
+    fn begin(
+        &mut self,
+        incarnation: u64,
+        request: Request,
+        sender: oneshot::Sender<Reply>,
+    ) -> Begun {
+        if !self.lives(incarnation) {
+            return Begun::Waits;
+        }
+        let kind = request.kind();
+        let nth = self.counts.calls.entry(kind).or_default();
+        *nth += 1;
+        let nth = *nth;
+        self.log(|| format!("> {request} ({kind:?} {nth})"));
+        self.check_recorded(&request);
+        let fate = self.fates.calls.remove(&(kind, nth));
+        if let Some(fate) = &fate {
+            self.note_played(&Step::Call(kind, nth, fate.clone()));
+        }
+        match fate {
+            Some(CallFate::CrashBefore) => {
+                self.crash(&format!("before {request}"), None, false);
+                return Begun::Waits;
+            }
+            Some(CallFate::Panics) => return Begun::Panics,
+            _ => {}
+        }
+        self.check_unknown(&request);
+        let (effect_in, answers_in) = self.times(kind, nth, fate.as_ref());
+        let flight = Box::new(Flight { request, sender, fate, asked_at: self.now(), answers_in });
+        self.schedule_in(effect_in, Due::Effect(flight));
+        Begun::Waits
+    }
+
+    /// Returns after how long a call takes effect, and how long after that it answers if it does.
+    fn times(&self, kind: CallKind, nth: u32, fate: Option<&CallFate>) -> (Duration, Duration) {
+        let takes = match fate {
+            Some(CallFate::Slow(by) | CallFate::Late(by)) => *by,
+            _ => self.latency_of(u64::from(nth) * 31 + kind as u64),
+        };
+        let effect_in = match kind {
+            // What takes effect later than a settle window allows would make every provider a liar.
+            CallKind::Create
+            | CallKind::Destroy
+            | CallKind::Start
+            | CallKind::Conclude
+            | CallKind::Cancel => (takes / 2).min(self.config.settle_window),
+            // What is answered was true at some time between question and answer: at one end or the other.
+            CallKind::Identity
+            | CallKind::Find
+            | CallKind::Endpoint
+            | CallKind::Presence
+            | CallKind::List
+            | CallKind::FindSession => takes * (nth % 2),
+        };
+        (effect_in, takes - effect_in)
+    }
+
+    /// Returns how long the nth of something takes: from nothing to the longest, evenly and always the same.
+    fn latency_of(&self, nth: u64) -> Duration {
+        let mut mixed = (self.config.jitter ^ nth).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let share = u32::try_from((mixed >> 32) % 101).unwrap_or(100);
+        let millis = self.config.latency.as_millis() * u128::from(share) / 100;
+        Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
+    }
+
+    /// What makes or ends something was recorded first, durably.
+    fn check_recorded(&mut self, request: &Request) {
+        let (key, kind) = match request {
+            Request::Create(request) => (request.key.clone(), OperationKind::CreateLease),
+            Request::Start(request) => (request.key.clone(), OperationKind::StartBootstrap),
+            Request::Destroy(lease) => {
+                if self.taking.contains(&lease.lease_id) {
+                    return;
+                }
+                let machine = number_of(&lease.lease_id).and_then(|it| self.machines.get(&it));
+                let Some(machine) = machine else { return };
+                (machine.key.clone(), OperationKind::DestroyLease)
+            }
+            Request::Identity
+            | Request::Find(_)
+            | Request::Endpoint(_)
+            | Request::Presence(_)
+            | Request::List(_)
+            | Request::FindSession(_)
+            | Request::Conclude(_)
+            | Request::Cancel(_) => return,
+        };
+        let recorded = self.recorded.get(&key.node);
+        let is_recorded =
+            recorded.is_some_and(|it| it.attempt == key.attempt && it.pending == Some(kind));
+        if !is_recorded {
+            let what = format!("{request}, while {recorded:?} is recorded of {}", key.node);
+            self.break_rule("recorded before it is done", what);
+        }
+    }
+
+    /// Lets a call take effect, and answer.
+    pub(crate) fn take_effect(&mut self, flight: Flight) {
+        let Flight { request, sender, fate, asked_at, answers_in } = flight;
+        let mut reply = self.effect(&request, fate.as_ref(), asked_at);
+        self.log(|| format!("= {request}: {}", Shown(&reply)));
+        match fate {
+            Some(CallFate::LosesReply | CallFate::Late(_) | CallFate::Hangs) => {
+                // Nobody answers: who waits goes on waiting, and is told nothing by a sender that is dropped.
+                return;
+            }
+            Some(CallFate::CrashAfter) => {
+                return self.crash(&format!("after {request}"), None, false);
+            }
+            Some(CallFate::FailsAfter(class)) => {
+                reply = Err(ProviderError::new(class, "it fails after it worked"));
+            }
+            _ => {}
+        }
+        let answering = Box::new(Answering { request, sender, reply });
+        self.schedule_in(answers_in, Due::Answer(answering));
+    }
+
+    /// Lets an answer arrive, if anybody waits for it.
+    pub(crate) fn answer(&mut self, answering: Answering) {
+        let Answering { request, sender, reply } = answering;
+        let is_definite = match &reply {
+            Ok(_) => true,
+            Err(error) => error.class != ErrorClass::Ambiguous,
+        };
+        let settles = match (&request, &reply) {
+            (Request::Create(request), _) if is_definite => {
+                Some((CallKind::Create, request.key.clone()))
+            }
+            (Request::Start(request), _) if is_definite => {
+                Some((CallKind::Start, request.key.clone()))
+            }
+            (Request::Find(key), Ok(_)) => Some((CallKind::Create, key.clone())),
+            (Request::FindSession(key), Ok(_)) => Some((CallKind::Start, key.clone())),
+            _ => None,
+        };
+        if let (Request::List(_), Ok(Answer::Leases(leases))) = (&request, &reply) {
+            self.last_listing = leases.iter().map(|it| it.lease.lease_id.to_string()).collect();
+        }
+        if sender.send(reply).is_ok()
+            && let Some(settled) = settles
+        {
+            self.unknown.remove(&settled);
+        }
+    }
+
+    /// What may exist is looked for before it is made again.
+    fn check_unknown(&mut self, request: &Request) {
+        let key = match request {
+            Request::Create(request) => (CallKind::Create, request.key.clone()),
+            Request::Start(request) => (CallKind::Start, request.key.clone()),
+            _ => return,
+        };
+        if !self.unknown.insert(key) {
+            let what = format!("{request} again, and nobody knows what became of the last time");
+            self.break_rule("what is unknown is looked for", what);
+        }
+    }
+
+    fn effect(&mut self, request: &Request, fate: Option<&CallFate>, asked_at: Duration) -> Reply {
+        let now = self.now();
+        if let Some((_, class)) = self.troubles.outage.filter(|(until, _)| *until > now) {
+            return Err(ProviderError::new(class, "an outage"));
+        }
+        match fate {
+            Some(CallFate::Hangs) => Err(ProviderError::new(ErrorClass::Ambiguous, "never heard")),
+            Some(CallFate::Fails(class)) => Err(ProviderError::new(*class, "it fails")),
+            Some(CallFate::Lies) => self.lie(request),
+            Some(CallFate::FindsNothing) => find_nothing(request),
+            Some(CallFate::ListsHalf) => match self.apply(request, asked_at) {
+                Ok(Answer::Leases(leases)) => {
+                    Ok(Answer::Leases(leases.into_iter().step_by(2).collect()))
+                }
+                other => other,
+            },
+            Some(CallFate::Twice) => {
+                let first = self.apply(request, asked_at);
+                self.apply_again(request, asked_at);
+                first
+            }
+            _ => self.apply(request, asked_at),
+        }
+    }
+
+    /// Answers as if it had worked.
+    fn lie(&mut self, request: &Request) -> Reply {
+        match request {
+            Request::Create(_) => {
+                let lease = super::effects::facts(self.next_number());
+                Ok(Answer::Lease(Box::new(NewLease { lease, connection: None })))
+            }
+            Request::Start(_) => Ok(Answer::Session(BootstrapSessionId(self.next_number()))),
+            Request::Destroy(_) | Request::Conclude(_) | Request::Cancel(_) => Ok(Answer::Done),
+            Request::Identity
+            | Request::Find(_)
+            | Request::Endpoint(_)
+            | Request::Presence(_)
+            | Request::List(_)
+            | Request::FindSession(_) => find_nothing(request),
+        }
+    }
+}
+
+fn find_nothing(request: &Request) -> Reply {
+    match request {
+        Request::Find(_) | Request::List(_) => Ok(Answer::Leases(Vec::new())),
+        Request::Endpoint(_) => Ok(Answer::Endpoint(None)),
+        Request::Presence(_) => Ok(Answer::Presence(Presence::Absent)),
+        Request::FindSession(_) => Ok(Answer::FoundSession(None)),
+        Request::Identity
+        | Request::Create(_)
+        | Request::Destroy(_)
+        | Request::Start(_)
+        | Request::Conclude(_)
+        | Request::Cancel(_) => {
+            Err(ProviderError::new(ErrorClass::Transient, "nothing to be found"))
+        }
+    }
+}
+
+/// A reply in short.
+struct Shown<'a>(&'a Reply);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Err(error) => write!(f, "{error}"),
+            Ok(Answer::Identity(identity)) => f.write_str(&identity.0),
+            Ok(Answer::Lease(lease)) => write!(f, "{}", lease.lease.lease_id),
+            Ok(Answer::Leases(leases)) => {
+                let ids: Vec<_> = leases.iter().map(|it| it.lease.lease_id.as_str()).collect();
+                write!(f, "[{}]", ids.join(" "))
+            }
+            Ok(Answer::Endpoint(endpoint)) => {
+                f.write_str(if endpoint.is_some() { "known" } else { "not yet" })
+            }
+            Ok(Answer::Presence(presence)) => write!(f, "{presence:?}"),
+            Ok(Answer::Session(session)) => write!(f, "session {}", session.0),
+            Ok(Answer::FoundSession(Some(found))) => write!(f, "session {}", found.session.0),
+            Ok(Answer::FoundSession(None)) => f.write_str("none"),
+            Ok(Answer::Done) => f.write_str("done"),
+        }
+    }
+}
+
+/// The provider and the bootstrap, as one control plane calls them.
+#[derive(Clone, Debug)]
+pub(crate) struct SimProvider {
+    pub(crate) world: Shared,
+    pub(crate) incarnation: u64,
+}
+
+impl SimProvider {
+    async fn call<T>(
+        &self,
+        request: Request,
+        pick: impl FnOnce(Answer) -> Option<T>,
+    ) -> Result<T, ProviderError> {
+        let (sender, reply) = oneshot::channel();
+        let begun = self.world.lock().begin(self.incarnation, request, sender);
+        assert_ne!(begun, Begun::Panics, "a panic was asked for");
+        match reply.await {
+            Ok(reply) => Ok(pick(reply?).expect("each request has its own answer")),
+            // A sender that is dropped is no answer.
+            Err(_) => pending().await,
+        }
+    }
+}
+
+fn done(answer: Answer) -> Option<()> {
+    matches!(answer, Answer::Done).then_some(())
+}
+
+fn leases(answer: Answer) -> Option<Vec<FoundLease>> {
+    if let Answer::Leases(leases) = answer { Some(leases) } else { None }
+}
+
+#[async_trait]
+impl Provider for SimProvider {
+    fn kind(&self) -> ProviderKind {
+        PROVIDER.into()
+    }
+
+    fn settle_window(&self) -> Duration {
+        self.world.lock().config.settle_window
+    }
+
+    async fn identity(&self) -> Result<ProviderIdentity, ProviderError> {
+        let pick = |answer| if let Answer::Identity(it) = answer { Some(it) } else { None };
+        self.call(Request::Identity, pick).await
+    }
+
+    async fn create(&self, request: &CreateRequest) -> Result<NewLease, ProviderError> {
+        let pick = |answer| if let Answer::Lease(it) = answer { Some(*it) } else { None };
+        self.call(Request::Create(Box::new(request.clone())), pick).await
+    }
+
+    async fn find(&self, key: &AttemptKey) -> Result<Vec<FoundLease>, ProviderError> {
+        self.call(Request::Find(key.clone()), leases).await
+    }
+
+    async fn endpoint(&self, lease: &LeaseFacts) -> Result<Option<Connection>, ProviderError> {
+        let pick = |answer| if let Answer::Endpoint(it) = answer { Some(it) } else { None };
+        self.call(Request::Endpoint(Box::new(lease.clone())), pick).await
+    }
+
+    async fn presence(&self, lease: &LeaseFacts) -> Result<Presence, ProviderError> {
+        let pick = |answer| if let Answer::Presence(it) = answer { Some(it) } else { None };
+        self.call(Request::Presence(Box::new(lease.clone())), pick).await
+    }
+
+    async fn destroy(&self, lease: &LeaseFacts) -> Result<(), ProviderError> {
+        self.call(Request::Destroy(Box::new(lease.clone())), done).await
+    }
+
+    async fn list(&self, cluster: ClusterUid) -> Result<Vec<FoundLease>, ProviderError> {
+        self.call(Request::List(cluster), leases).await
+    }
+}
+
+#[async_trait]
+impl Bootstrap for SimProvider {
+    async fn start(&self, request: &StartRequest) -> Result<BootstrapSessionId, ProviderError> {
+        let pick = |answer| if let Answer::Session(it) = answer { Some(it) } else { None };
+        self.call(Request::Start(Box::new(request.clone())), pick).await
+    }
+
+    async fn find(
+        &self,
+        key: &AttemptKey,
+        _lease: &LeaseFacts,
+    ) -> Result<Option<FoundSession>, ProviderError> {
+        let pick = |answer| if let Answer::FoundSession(it) = answer { Some(it) } else { None };
+        self.call(Request::FindSession(key.clone()), pick).await
+    }
+
+    async fn conclude(&self, session: BootstrapSessionId) -> Result<(), ProviderError> {
+        self.call(Request::Conclude(session), done).await
+    }
+
+    async fn cancel(&self, session: BootstrapSessionId) -> Result<(), ProviderError> {
+        self.call(Request::Cancel(session), done).await
+    }
+}

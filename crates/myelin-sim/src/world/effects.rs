@@ -1,0 +1,378 @@
+//! What calls do: machines and sessions come and go.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use myelin_executor::{
+    FoundLease, FoundSession, NewLease, Presence, ProviderError, ProviderIdentity,
+};
+use myelin_shape::{AttemptKey, BootstrapSessionId, LogicalNodeId, ProviderLeaseId};
+use myelin_state::{
+    BootstrapStage, Connection, ErrorClass, ExecEndpoint, LeaseFacts, NodeEvent, NodeObservation,
+};
+
+use super::{
+    CLUSTER, Due, PROVIDER, World,
+    calls::{Answer, Reply, Request},
+};
+use crate::{BootFate, Step};
+
+/// A machine that exists.
+#[derive(Debug)]
+pub(super) struct Machine {
+    pub(super) key: AttemptKey,
+    digest: String,
+    made_at: Duration,
+    /// From when on `find` and `list` know of it: a settle window after it was asked for, at the latest.
+    visible_at: Duration,
+    n_lookups: u32,
+}
+
+/// A bootstrap that was started on a machine that exists.
+#[derive(Debug)]
+pub(super) struct Session {
+    key: AttemptKey,
+    machine: u64,
+    open: bool,
+    stage: BootstrapStage,
+}
+
+pub(super) fn number_of(lease: &ProviderLeaseId) -> Option<u64> {
+    lease.as_str().strip_prefix("machine-")?.parse().ok()
+}
+
+fn id_of(number: u64) -> ProviderLeaseId {
+    ProviderLeaseId::from(format!("machine-{number}"))
+}
+
+pub(super) fn facts(number: u64) -> LeaseFacts {
+    let lease_id = id_of(number);
+    LeaseFacts {
+        provider: PROVIDER.into(),
+        provider_contract_id: lease_id.as_str().into(),
+        offer_id: None,
+        destroy_handle: lease_id.as_str().into(),
+        provider_metadata: None,
+        price: None,
+        lease_id,
+    }
+}
+
+fn connection(number: u64) -> Connection {
+    Connection::Exec(ExecEndpoint { target: id_of(number).as_str().into() })
+}
+
+fn absent(lease: &LeaseFacts) -> ProviderError {
+    ProviderError::new(ErrorClass::AlreadyAbsent, format!("there is no {}", lease.lease_id))
+}
+
+impl World {
+    pub(super) fn next_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    /// Lets a request that was made at `asked_at` take effect.
+    pub(super) fn apply(&mut self, request: &Request, asked_at: Duration) -> Reply {
+        match request {
+            Request::Identity => {
+                let other = self.troubles.other_account.is_some_and(|until| until > self.now());
+                let name = if other { "account 2" } else { "account 1" };
+                Ok(Answer::Identity(ProviderIdentity(name.to_owned())))
+            }
+            Request::Create(request) => {
+                if request.spec.template.shape.image == "refused" {
+                    return Err(ProviderError::new(ErrorClass::Permanent, "no such image"));
+                }
+                let known = self.machine_of(&request.key);
+                let number = known.unwrap_or_else(|| {
+                    self.add_machine(&request.key, &request.template_digest, asked_at)
+                });
+                Ok(Answer::Lease(Box::new(NewLease { lease: facts(number), connection: None })))
+            }
+            Request::Find(key) => Ok(Answer::Leases(self.listed(|machine| machine.key == *key))),
+            Request::List(cluster) => {
+                let nothing = self.troubles.lists_nothing.is_some_and(|until| until > self.now());
+                let listed = |machine: &Machine| machine.key.cluster == *cluster && !nothing;
+                Ok(Answer::Leases(self.listed(listed)))
+            }
+            Request::Endpoint(lease) => self.endpoint(lease),
+            Request::Presence(lease) => {
+                let present =
+                    number_of(&lease.lease_id).is_some_and(|it| self.machines.contains_key(&it));
+                Ok(Answer::Presence(if present { Presence::Present } else { Presence::Absent }))
+            }
+            Request::Destroy(lease) => {
+                if let Some(number) = number_of(&lease.lease_id) {
+                    self.give_back(number);
+                }
+                Ok(Answer::Done)
+            }
+            Request::Start(request) => {
+                let machine = number_of(&request.lease.lease_id);
+                let Some(machine) = machine.filter(|it| self.machines.contains_key(it)) else {
+                    let what = format!("there is no {}", request.lease.lease_id);
+                    return Err(ProviderError::new(ErrorClass::Transient, what));
+                };
+                let known = self.open_session(&request.key);
+                let session = known.unwrap_or_else(|| self.add_session(&request.key, machine));
+                Ok(Answer::Session(BootstrapSessionId(session)))
+            }
+            Request::FindSession(key) => {
+                let found = self.open_session(key).map(|number| FoundSession {
+                    session: BootstrapSessionId(number),
+                    stage: self.sessions[&number].stage,
+                });
+                Ok(Answer::FoundSession(found))
+            }
+            Request::Conclude(session) => {
+                if let Some(known) = self.sessions.get_mut(&session.0) {
+                    known.open = false;
+                }
+                Ok(Answer::Done)
+            }
+            Request::Cancel(session) => {
+                if let Some(known) = self.sessions.get_mut(&session.0) {
+                    known.open = false;
+                    let key = known.key.clone();
+                    self.end_agent(&key, session.0);
+                }
+                Ok(Answer::Done)
+            }
+        }
+    }
+
+    /// What a provider does that takes a request for another one.
+    pub(super) fn apply_again(&mut self, request: &Request, asked_at: Duration) {
+        match request {
+            Request::Create(request) => {
+                self.add_machine(&request.key, &request.template_digest, asked_at);
+            }
+            Request::Start(request) => {
+                if let Some(machine) = number_of(&request.lease.lease_id)
+                    && self.machines.contains_key(&machine)
+                {
+                    self.add_session(&request.key, machine);
+                }
+            }
+            _ => drop(self.apply(request, asked_at)),
+        }
+    }
+
+    fn machine_of(&self, key: &AttemptKey) -> Option<u64> {
+        let mut machines = self.machines.iter();
+        machines.find(|(_, machine)| machine.key == *key).map(|(&number, _)| number)
+    }
+
+    pub(super) fn add_machine(
+        &mut self,
+        key: &AttemptKey,
+        digest: &str,
+        asked_at: Duration,
+    ) -> u64 {
+        let number = self.next_number();
+        self.check_machine(key, number);
+        let machine = Machine {
+            key: key.clone(),
+            digest: digest.to_owned(),
+            made_at: self.now(),
+            visible_at: asked_at + self.config.settle_window,
+            n_lookups: 0,
+        };
+        self.machines.insert(number, machine);
+        number
+    }
+
+    /// One machine a slot, and no attempt a second time.
+    fn check_machine(&mut self, key: &AttemptKey, number: u64) {
+        if key.cluster != CLUSTER || self.lies {
+            return;
+        }
+        let other = self
+            .machines
+            .iter()
+            .find(|(_, it)| it.key.cluster == CLUSTER && it.key.node == key.node);
+        if let Some((&other, machine)) = other {
+            let what = format!(
+                "{} of attempt {} is made while there is {} of attempt {} for {}",
+                id_of(number),
+                key.attempt,
+                id_of(other),
+                machine.key.attempt,
+                key.node
+            );
+            self.break_rule("one machine a slot", what);
+        }
+        let same = self.spent.iter().find(|spent| spent.attempt == key.attempt);
+        if let Some(spent) = same {
+            let what = format!(
+                "attempt {} of {} was used for {} before and given back",
+                key.attempt, key.node, spent.node
+            );
+            self.break_rule("attempts are used once", what);
+        }
+    }
+
+    fn listed(&self, wanted: impl Fn(&Machine) -> bool) -> Vec<FoundLease> {
+        let now = self.now();
+        let visible = |machine: &Machine| machine.visible_at <= now;
+        let machines = self.machines.iter().filter(|(_, it)| wanted(it) && visible(it));
+        let zero = self.true_time() - now;
+        machines
+            .map(|(&number, machine)| FoundLease {
+                key: machine.key.clone(),
+                template_digest: machine.digest.clone(),
+                lease: facts(number),
+                connection: None,
+                created_at: zero + machine.made_at,
+            })
+            .collect()
+    }
+
+    fn endpoint(&mut self, lease: &LeaseFacts) -> Reply {
+        let number = number_of(&lease.lease_id).ok_or_else(|| absent(lease))?;
+        let machine = self.machines.get_mut(&number).ok_or_else(|| absent(lease))?;
+        machine.n_lookups += 1;
+        let known = machine.n_lookups > self.config.endpoint_after;
+        Ok(Answer::Endpoint(known.then(|| connection(number))))
+    }
+
+    /// Ends a machine because the control plane said so.
+    fn give_back(&mut self, number: u64) {
+        let Some(machine) = self.machines.get(&number) else { return };
+        let key = machine.key.clone();
+        if key.cluster != CLUSTER {
+            self.break_rule(
+                "what is foreign is left alone",
+                format!("{} was ended", id_of(number)),
+            );
+        }
+        self.spent.insert(key);
+        self.remove_machine(number);
+    }
+
+    fn remove_machine(&mut self, number: u64) {
+        self.machines.remove(&number);
+        let of_it = self.sessions.iter().filter(|(_, session)| session.machine == number);
+        let of_it: Vec<_> = of_it.map(|(&session, it)| (session, it.key.clone())).collect();
+        for (session, key) in of_it {
+            self.sessions.remove(&session);
+            self.end_agent(&key, session);
+        }
+    }
+
+    /// Ends the machines of a slot behind everybody's back.
+    pub(crate) fn lose_machine(&mut self, node: &LogicalNodeId) {
+        let of_it = |key: &AttemptKey| key.cluster == CLUSTER && key.node == *node;
+        let numbers: Vec<_> = self
+            .machines
+            .iter()
+            .filter(|(_, it)| of_it(&it.key))
+            .map(|(&number, _)| number)
+            .collect();
+        for number in numbers {
+            self.remove_machine(number);
+        }
+    }
+
+    fn open_session(&self, key: &AttemptKey) -> Option<u64> {
+        let mut sessions = self.sessions.iter();
+        sessions.find(|(_, it)| it.open && it.key == *key).map(|(&number, _)| number)
+    }
+
+    fn add_session(&mut self, key: &AttemptKey, machine: u64) -> u64 {
+        let number = self.next_number();
+        let session =
+            Session { key: key.clone(), machine, open: true, stage: BootstrapStage::Created };
+        self.sessions.insert(number, session);
+        self.counts.boots += 1;
+        let fate = self.fates.boots.remove(&self.counts.boots);
+        if let Some(fate) = fate {
+            self.note_played(&Step::Boot(self.counts.boots, fate));
+        }
+        self.boot(key, number, fate);
+        number
+    }
+
+    fn boot(&mut self, key: &AttemptKey, session: u64, fate: Option<BootFate>) {
+        let boot = self.config.boot;
+        let times = if fate == Some(BootFate::Repeats) { 3 } else { 1 };
+        let mut stages = vec![BootstrapStage::SshConnecting, BootstrapStage::SshReady];
+        match fate {
+            Some(BootFate::Hangs) => return,
+            Some(BootFate::Fails(stage)) => stages.push(stage),
+            _ => stages.push(BootstrapStage::WaitingForSwactorJoin),
+        }
+        for (sequence, &stage) in (1..).zip(&stages) {
+            for _ in 0..times {
+                let at = boot * u32::try_from(sequence).unwrap_or(1) / 4;
+                self.reach_stage_in(at, key, session, sequence, stage);
+            }
+        }
+        let dials_in = match fate {
+            Some(BootFate::Fails(_)) => return,
+            Some(BootFate::JoinsFirst) => Duration::ZERO,
+            Some(BootFate::Slow(by)) => boot + by,
+            _ => boot,
+        };
+        self.add_agent(key, session, dials_in, false);
+        if let Some(BootFate::DiesAfter(delay)) = fate {
+            self.schedule_in(dials_in + delay, Due::AgentEnds(key.clone()));
+        }
+    }
+
+    fn reach_stage_in(
+        &mut self,
+        delay: Duration,
+        key: &AttemptKey,
+        session: u64,
+        sequence: u64,
+        stage: BootstrapStage,
+    ) {
+        let event = NodeEvent::Bootstrap {
+            session: BootstrapSessionId(session),
+            sequence,
+            stage,
+            message: stage.is_failure().then(|| "it does not boot".into()),
+        };
+        let (node, attempt) = (key.node.clone(), key.attempt);
+        let report = NodeObservation { node, attempt, event };
+        self.schedule_in(delay, Due::Stage(session, stage, Box::new(report)));
+    }
+
+    /// A session got further, if it is still there.
+    pub(crate) fn reach_stage(
+        &mut self,
+        session: u64,
+        stage: BootstrapStage,
+        report: NodeObservation,
+    ) {
+        let Some(session) = self.sessions.get_mut(&session).filter(|it| it.open) else { return };
+        session.stage = stage;
+        self.tell(report);
+    }
+
+    /// Returns every machine of our cluster.
+    pub(crate) fn machines(&self) -> impl Iterator<Item = &AttemptKey> {
+        self.machines.values().map(|it| &it.key).filter(|key| key.cluster == CLUSTER)
+    }
+
+    /// Returns which slots of our cluster have a machine, with the digest of its template.
+    pub(crate) fn end(&self) -> BTreeMap<String, String> {
+        let ours = self.machines.values().filter(|it| it.key.cluster == CLUSTER);
+        ours.map(|it| (it.key.node.to_string(), it.digest.clone())).collect()
+    }
+
+    /// Returns the attempts of our cluster whose agent runs.
+    pub(crate) fn running_agents(&self) -> BTreeSet<AttemptKey> {
+        let agents = self.agents.iter().filter(|(_, agent)| agent.is_genuine());
+        agents.map(|((key, _), _)| key.clone()).collect()
+    }
+
+    /// Returns how many machines of somebody else there are.
+    pub(crate) fn n_foreign(&self) -> usize {
+        self.machines.values().filter(|it| it.key.cluster != CLUSTER).count()
+    }
+}
