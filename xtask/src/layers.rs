@@ -68,12 +68,14 @@ pub(crate) const TABLE: &[Row] = &[
     row(3, "myelin-driver", Kind::Synchronous(&["serde", "thiserror", "tracing"])),
     row(3, "myelin-executor", Kind::Shell),
     row(3, "myelin-store", Kind::Shell),
+    row(4, "myelin-durable", Kind::Shell),
     row(4, "myelin-inventory", Kind::Shell),
     row(4, "myelin-provider-process", Kind::Shell),
     row(5, "myelin-agent", Kind::Shell),
     row(5, "myelin-membership", Kind::Shell),
-    row(6, "myelin", Kind::Shell),
-    row(7, "xtask", Kind::Shell),
+    row(6, "myelin-sim", Kind::Shell),
+    row(7, "myelin", Kind::Shell),
+    row(8, "xtask", Kind::Shell),
 ];
 
 /// What no crate below the shell may have anywhere among its dependencies: runtimes, and what reaches the world.

@@ -1,8 +1,7 @@
 //! How a cluster file becomes the desired state.
 
-use std::mem;
-
 use myelin_driver::{Desired, Event};
+use myelin_durable::Settled;
 use myelin_shape::{ClusterShape, ProviderKind};
 use myelin_store::Source;
 
@@ -11,21 +10,18 @@ use crate::{
     view::{self, PlanView},
 };
 
-use super::{
-    Applied, Error, Wanted,
-    core::{Core, Settled},
-};
+use super::{Applied, Error, Wanted, core::Core};
 
 impl Core {
     pub(super) fn plan(&self, file: &ClusterFile) -> Result<PlanView, Error> {
-        check_providers(file, &self.options.providers)?;
-        if file.run != self.options.run {
-            let (expected, found) = (self.options.run.0, file.run.0);
+        check_providers(file, &self.shell.options.providers)?;
+        if file.run != self.shell.options.run {
+            let (expected, found) = (self.shell.options.run.0, file.run.0);
             return Err(Error::OtherRun { expected, found });
         }
         // How agents report is settled when a loop begins, and this one has not.
-        let agent = self.as_of.is_none().then_some(&self.options.agent);
-        view::plan(&self.driver, agent, file, self.now()).map_err(Error::from)
+        let agent = self.as_of.is_none().then_some(&self.shell.options.agent);
+        view::plan(self.driver(), agent, file, self.now()).map_err(Error::from)
     }
 
     /// Makes a file the desired state.
@@ -42,7 +38,7 @@ impl Core {
             return Err(Error::Leaving);
         }
         self.check_store()?;
-        let current = self.driver.desired().map_or(0, |shape| shape.generation);
+        let current = self.driver().desired().map_or(0, |shape| shape.generation);
         if let Some(expected) = if_generation.filter(|&expected| expected != current) {
             return Err(Error::OtherGeneration { expected, current });
         }
@@ -50,8 +46,8 @@ impl Core {
         if plan.ready_taken > 0 && !may_take_ready {
             return Err(Error::TakesReady(Box::new(plan)));
         }
-        let unchanged = self.driver.desired() == Some(&file.shape(current))
-            && *self.driver.retry_policy() == file.retry;
+        let unchanged = self.driver().desired() == Some(&file.shape(current))
+            && *self.driver().retry_policy() == file.retry;
         if unchanged {
             let generation = current;
             return Ok(Applied { generation, plan });
@@ -62,12 +58,12 @@ impl Core {
     }
 
     async fn desire(&mut self, desired: Desired, source: Source) -> Result<(), Error> {
-        let before = mem::replace(&mut self.source, source);
+        let before = self.durable.set_source(source);
         self.fold(Event::Desired(Box::new(desired)));
         let mut settled = self.settle().await;
         match settled.refused.pop() {
             Some(refused) => {
-                self.source = before;
+                self.durable.set_source(before);
                 Err(refused.into())
             }
             None => self.check_recorded(&settled),
@@ -83,8 +79,8 @@ impl Core {
         }
         self.leaving = true;
         self.fold(Event::Resume);
-        let nothing = ClusterShape::new(self.options.run, self.next_generation(), []);
-        let retry = self.driver.retry_policy().clone();
+        let nothing = ClusterShape::new(self.shell.options.run, self.next_generation(), []);
+        let retry = self.driver().retry_policy().clone();
         self.desire(Desired { shape: nothing, retry }, Source::default()).await
     }
 }

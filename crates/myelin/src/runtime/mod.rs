@@ -4,8 +4,9 @@
 //! returns in the order of [`Effects`](myelin_driver::Effects): record, submit, expire, forget. Everything that is ready
 //! is folded before one pass is run. Nothing of it blocks: provider calls are tasks of the executor.
 //!
-//! It decides nothing about nodes. What it knows is in a [`Store`](myelin_store::Store) before anybody else hears of it. Time comes from a [`Clock`](myelin_executor::Clock): the
-//! wall clock at the start, then monotonic time, so that a test can pause it.
+//! It decides nothing about nodes. What it knows is in a [`Store`](myelin_store::Store) before anybody else hears of it: that
+//! is the business of a [`DurableDriver`](myelin_durable::DurableDriver). Time comes from a
+//! [`Clock`](myelin_executor::Clock): the wall clock at the start, then monotonic time, so that a test can pause it.
 //!
 //! Reading order: [`Options`], [`Service`], [`Handle`], [`Roster`], [`Outputs`], [`Witness`], [`Oracle`].
 
@@ -13,10 +14,8 @@ mod apply;
 mod core;
 mod error;
 mod handle;
-mod held;
 mod operate;
 mod oracle;
-mod outbox;
 mod output;
 mod read;
 mod records;

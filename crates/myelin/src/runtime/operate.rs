@@ -23,7 +23,7 @@ impl Core {
         let not_applicable =
             |what, why| Err(Error::NotApplicable { name: name.clone(), what, why });
         let concerned: Vec<_> =
-            before.into_iter().filter(|id| applies(&self.driver, id, request)).collect();
+            before.into_iter().filter(|id| applies(self.driver(), id, request)).collect();
         if concerned.is_empty() {
             let why = self.why_not(&target);
             return match request {
@@ -38,7 +38,7 @@ impl Core {
     }
 
     fn target(&self, target: Target) -> Result<(String, driver::Target), Error> {
-        let nodes = &self.driver.state().nodes;
+        let nodes = &self.driver().state().nodes;
         match target {
             Target::Node(id) if nodes.contains_key(&id) => {
                 Ok((id.to_string(), driver::Target::Node(id)))
@@ -50,9 +50,9 @@ impl Core {
                     return Ok((name, driver::Target::Node(id)));
                 }
                 let group = NodeGroupId::from(name.as_str());
-                let planner = self.driver.planner();
+                let planner = self.driver().planner();
                 let desired = planner.is_some_and(|it| it.topology().groups.contains_key(&group));
-                if !desired && !self.driver.state().groups.contains_key(&group) {
+                if !desired && !self.driver().state().groups.contains_key(&group) {
                     return Err(self.unknown(&name));
                 }
                 Ok((name, driver::Target::Group(group)))
@@ -61,7 +61,7 @@ impl Core {
     }
 
     fn attempts_of(&self, target: &driver::Target) -> Vec<LogicalNodeId> {
-        let nodes = &self.driver.state().nodes;
+        let nodes = &self.driver().state().nodes;
         match target {
             driver::Target::Node(id) => vec![id.clone()],
             driver::Target::Group(group) => {
@@ -74,7 +74,7 @@ impl Core {
     fn why_not(&self, target: &driver::Target) -> String {
         match target {
             driver::Target::Node(id) => {
-                let why = view::nodes_why(&self.driver, id);
+                let why = view::nodes_why(self.driver(), id);
                 format!("it is {}: {}", why.0, why.1)
             }
             driver::Target::Group(_) => "none of its nodes is held or delayed".to_owned(),
@@ -86,7 +86,7 @@ impl Core {
             return Err(Error::Leaving);
         }
         self.check_store()?;
-        if self.driver.state().paused == paused {
+        if self.driver().state().paused == paused {
             return Ok(false);
         }
         self.fold(if paused { Event::Pause } else { Event::Resume });

@@ -34,7 +34,7 @@ impl Kind {
 
 /// Events that wait to be folded, in their order.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(crate) struct Held {
     events: BTreeMap<u64, Event>,
     kinds: BTreeMap<(LogicalNodeId, Kind), u64>,
     n_ever: u64,
@@ -42,7 +42,7 @@ pub(super) struct Held {
 
 impl Held {
     /// Takes an event, unless it says nothing about this state or about what is held.
-    pub(super) fn push(&mut self, event: Event, state: &ClusterState) {
+    pub(crate) fn push(&mut self, event: Event, state: &ClusterState) {
         match event {
             Event::Wake | Event::Tick => {}
             Event::Observed(observation) => self.observe(observation, state),
@@ -57,7 +57,7 @@ impl Held {
     }
 
     /// Takes everything out, in order.
-    pub(super) fn take(&mut self) -> impl Iterator<Item = Event> + use<> {
+    pub(crate) fn take(&mut self) -> impl Iterator<Item = Event> + use<> {
         mem::take(self).events.into_values()
     }
 

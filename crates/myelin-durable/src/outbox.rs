@@ -20,25 +20,26 @@ const MAX_NOTES: usize = 256;
 
 /// What follows from a commit, in this order.
 #[derive(Debug, Default)]
-pub(super) struct Duties {
-    pub(super) submit: Vec<Submission>,
-    pub(super) expire: Vec<(LogicalNodeId, OperationId)>,
-    pub(super) forget: Vec<(LogicalNodeId, NodeAttemptId)>,
+pub(crate) struct Duties {
+    pub(crate) submit: Vec<Submission>,
+    pub(crate) expire: Vec<(LogicalNodeId, OperationId)>,
+    pub(crate) forget: Vec<(LogicalNodeId, NodeAttemptId)>,
 }
 
 /// Why nothing is acted on: the store does not take what happened.
 #[derive(Clone, Debug)]
-pub(super) struct Trouble {
-    pub(super) error: Arc<StoreError>,
+pub struct Trouble {
+    /// What it says.
+    pub error: Arc<StoreError>,
     /// Since when.
-    pub(super) since: SystemTime,
+    pub since: SystemTime,
     /// When the commit is tried again.
-    pub(super) retry_at: SystemTime,
+    pub retry_at: SystemTime,
 }
 
 /// What waits for the next commit. A failed one leaves all of it here.
 #[derive(Debug, Default)]
-pub(super) struct Outbox {
+pub(crate) struct Outbox {
     nodes: Vec<LogicalNodeId>,
     cluster: bool,
     desired: Option<StoredDesired>,
@@ -52,12 +53,12 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    pub(super) fn trouble(&self) -> Option<&Trouble> {
+    pub(crate) fn trouble(&self) -> Option<&Trouble> {
         self.trouble.as_ref()
     }
 
     /// Takes over what one run of the driver has changed, and what is to follow from it.
-    pub(super) fn absorb(
+    pub(crate) fn absorb(
         &mut self,
         effects: Effects,
         driver: &ClusterDriver,
@@ -90,13 +91,13 @@ impl Outbox {
     }
 
     /// Takes over an event that is not the driver's and that somebody waits for: its commit outlives a loss of power.
-    pub(super) fn record(&mut self, event: DriverEvent) {
+    pub(crate) fn record(&mut self, event: DriverEvent) {
         self.events.push(event);
         self.barrier = true;
     }
 
     /// Takes over an event that is not the driver's. While the store takes nothing, only the last of them are kept.
-    pub(super) fn note(&mut self, event: DriverEvent) {
+    pub(crate) fn note(&mut self, event: DriverEvent) {
         if self.trouble.is_none() {
             return self.events.push(event);
         }
@@ -107,7 +108,7 @@ impl Outbox {
     }
 
     /// Makes everything durable, and returns what happened and what is to be done now; `None` after a failure.
-    pub(super) async fn commit(
+    pub(crate) async fn commit(
         &mut self,
         store: &dyn Store,
         driver: &ClusterDriver,
