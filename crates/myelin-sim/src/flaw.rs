@@ -3,12 +3,13 @@
 //! A simulator that finds nothing proves nothing. One that finds each of these within so many seeds has shown that it
 //! would have found them.
 
-use myelin_driver::{ClusterDriver, Effects, Event, Submission};
+use myelin_driver::{ClusterDriver, Event, Submission};
 use myelin_shape::{LogicalNodeId, OperationId};
 use myelin_state::{
-    BootstrapStage, ClusterState, EventKind, LeaseMode, NodeEvent, NodeManagerCommand,
-    NodeObservation, OperationKind, OperationOutcome,
+    BootstrapStage, ClusterState, LeaseMode, NodeEvent, NodeManagerCommand, NodeObservation,
+    OperationKind, OperationOutcome,
 };
+use myelin_store::Batch;
 
 /// A defect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,7 +30,7 @@ pub enum Flaw {
     SkipsAdoption,
     /// A result of an earlier effect is taken for that of the current one.
     FoldsStaleResults,
-    /// What is said of an earlier attempt's agent is taken for the current one's.
+    /// What is said of an earlier attempt is taken for the current one's.
     FoldsOldAttempts,
     /// A machine that could not be destroyed counts as destroyed.
     BelievesFailedDestroys,
@@ -125,6 +126,13 @@ fn observed(
                 *operation = pending.id;
             }
         }
+        (Flaw::FoldsOldAttempts, NodeEvent::OperationFinished { operation, .. }) => {
+            let pending = node.and_then(|node| node.pending.as_ref());
+            if let Some(pending) = pending.filter(|it| it.id.attempt != operation.attempt) {
+                *operation = pending.id;
+                report.attempt = pending.id.attempt;
+            }
+        }
         (
             Flaw::FoldsOldAttempts,
             NodeEvent::Joined { .. } | NodeEvent::Contact { .. } | NodeEvent::Silent { .. },
@@ -156,30 +164,26 @@ fn is_pending(driver: &ClusterDriver, operation: OperationId, kind: OperationKin
     pending.any(|it| it.id == operation && it.kind == kind)
 }
 
-/// Spoils what the driver wants done and kept.
-pub(crate) fn effects(flaw: Option<Flaw>, effects: &mut Effects) {
+/// Spoils what is written down.
+pub(crate) fn commit<'a>(flaw: Option<Flaw>, mut batch: Batch<'a>) -> Batch<'a> {
     match flaw {
-        Some(Flaw::NamesTooFewNodes) => drop(effects.changed.nodes.pop()),
-        Some(Flaw::ForgetsDesired) => {
-            let first = EventKind::DesiredAccepted { generation: 1 };
-            effects.changed.desired &= effects.changed.events.iter().any(|it| it.kind == first);
+        Some(Flaw::NamesTooFewNodes) => {
+            batch.nodes = batch.nodes.split_last().map_or(&[], |(_, others)| others);
         }
-        Some(Flaw::RetiresNobody) => effects.forget.clear(),
-        Some(Flaw::DispatchesTwice) => {
-            let again = effects.submit.iter().cloned().map(|mut duty| {
-                duty.operation.sequence += 1;
-                duty
-            });
-            effects.submit.extend(again.collect::<Vec<_>>());
+        Some(Flaw::ForgetsDesired) => {
+            batch.desired = batch.desired.filter(|desired| desired.shape.generation == 1);
         }
         _ => {}
     }
+    batch
 }
 
 /// What becomes of something that is to be handed to the executor.
 pub(crate) enum Handed {
     /// It is.
     Over(Submission),
+    /// It is, and so is another one like it.
+    Twice(Submission, Submission),
     /// It is not, and this is reported of it.
     Instead(Event),
 }
@@ -204,6 +208,11 @@ pub(crate) fn submit(flaw: Option<Flaw>, mut duty: Submission) -> Handed {
         ) => return instead(duty, OperationOutcome::LeaseAbsent),
         (Some(Flaw::SkipsDestroys), NodeManagerCommand::DestroyLease { .. }) => {
             return instead(duty, OperationOutcome::LeaseDestroyed);
+        }
+        (Some(Flaw::DispatchesTwice), _) => {
+            let mut again = duty.clone();
+            again.operation.sequence += 1;
+            return Handed::Twice(duty, again);
         }
         _ => {}
     }

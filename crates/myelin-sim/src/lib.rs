@@ -4,8 +4,6 @@ mod config;
 mod explore;
 mod flaw;
 mod generate;
-#[path = "../../myelin/src/runtime/outbox.rs"]
-mod outbox;
 mod run;
 pub mod script;
 mod shell;

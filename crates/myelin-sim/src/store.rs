@@ -11,7 +11,7 @@ use myelin_store::{
 };
 
 use crate::{
-    CommitFate, Flaw,
+    CommitFate, Flaw, flaw,
     world::{Recorded, Shared},
 };
 
@@ -86,6 +86,7 @@ impl Store for SimStore {
         if fault.is_some() && self.flaw == Some(Flaw::ForgetsFailedCommits) {
             return Ok(());
         }
+        let batch = flaw::commit(self.flaw, batch);
         self.memory.script([fault]);
         let committed = self.memory.commit(batch).await;
         if committed.is_ok() || fault == Some(Fault::AnswerLost) {

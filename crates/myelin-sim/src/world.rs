@@ -254,7 +254,7 @@ impl World {
                 node: "a-0".into(),
                 attempt: NodeAttemptId(attempt),
             };
-            self.add_machine(&key, "foreign", Duration::ZERO);
+            self.add_machine(&key, "foreign", 1, Duration::ZERO);
         }
     }
 

@@ -17,8 +17,8 @@ use myelin_executor::{
     Clock, Executor, Options as ExecutorOptions, Provider, ProviderIdentity, ProviderSetup,
 };
 use myelin_inventory::{
-    Finding, Handle, Inventory, Limits, Options as InventoryOptions, Records, Rules, Taking, View,
-    list_all, store_is_behind,
+    Finding, Handle, Inventory, Limits, Options as InventoryOptions, Records, Rules, Taking,
+    Unasked, View, list_all, store_is_behind,
 };
 use myelin_membership::Membership;
 use myelin_shape::{LogicalNodeId, NodeAttemptId, ProviderKind, RunNodeGroupSpec};
@@ -28,7 +28,7 @@ use myelin_store::{Identity, Loaded, MemoryStore, Secret, Setting, Store, Stored
 use super::{AGAIN, Early, channel};
 use crate::{
     Flaw, Scenario, flaw,
-    shell::{Parts, SharedShell, Shell, at_once, key},
+    shell::{Parts, Plane, SharedPlane, at_once, begun, key},
     store::SimStore,
     world::{CLUSTER, PROVIDER, RUN, Shared, SimProvider, secret},
 };
@@ -47,11 +47,12 @@ pub(super) fn new_store(world: &Shared, flaw: Option<Flaw>) -> SimStore {
 /// A control plane that has checked what there is.
 #[derive(Debug)]
 pub(super) struct Started {
-    shell: Shell,
+    plane: Plane,
     provider: SimProvider,
     sender: tokio::sync::mpsc::UnboundedSender<NodeObservation>,
     reports: UnboundedReceiver<NodeObservation>,
     identities: BTreeMap<ProviderKind, ProviderIdentity>,
+    unasked: Unasked,
     sweep_interval: Duration,
 }
 
@@ -87,7 +88,7 @@ async fn begin(
     let (wall, start) = (world.lock().wall(), tokio::time::Instant::now());
     let clock = Clock::new(move || wall + start.elapsed()).not_before(loaded.now);
     if loaded.desired.is_some() {
-        let view = View::of(CLUSTER, RUN, &loaded.state);
+        let view = View::of(CLUSTER, RUN, &loaded.state, loaded.acted_generation);
         let providers: Vec<Arc<dyn Provider>> = vec![Arc::new(provider.clone())];
         let (listings, failures) = list_all(&providers, CLUSTER, &clock, Limits::default()).await;
         let behind = store_is_behind(&listings, &view);
@@ -95,8 +96,18 @@ async fn begin(
             let what = behind.to_string();
             world.lock().break_rule("what is restarted is not behind", what);
         }
-        if !failures.is_empty() || behind.is_some() {
-            world.lock().log(|| format!("it does not start: {failures:?}"));
+        let known = loaded.settings.providers.get(&ProviderKind::from(PROVIDER)).cloned();
+        let other = listings.iter().map(|it| it.identity.0.clone()).find(|found| {
+            !loaded.state.nodes.is_empty() && known.as_ref().is_some_and(|known| known != found)
+        });
+        if let Some(found) = other.clone().filter(|_| world.lock().is_calm()) {
+            // A person looks, and says that this is the right one.
+            let setting = Setting::Provider(PROVIDER.into(), found);
+            store.set(setting).await.expect("a store in memory takes it");
+            return None;
+        }
+        if !failures.is_empty() || behind.is_some() || other.is_some() {
+            world.lock().log(|| format!("it does not start: {failures:?}, {other:?}"));
             return None;
         }
     }
@@ -112,6 +123,7 @@ async fn begin(
     let identities = loaded.settings.providers.iter();
     let identities = identities.map(|(kind, id)| (kind.clone(), ProviderIdentity(id.clone())));
     let identities = identities.collect();
+    let unasked = loaded.settings.unasked.clone();
     let acted_generation = loaded.acted_generation;
     let linter = Linter::restore(&loaded.state);
     let driver = driver_of(loaded, &clock);
@@ -119,11 +131,12 @@ async fn begin(
     let parts =
         Parts { driver, membership, clock, store, executor, world, acted_generation, flaw, linter };
     Some(Started {
-        shell: Shell::new(parts),
+        plane: Plane::new(parts),
         provider,
         sender,
         reports,
         identities,
+        unasked,
         sweep_interval: config.sweep_interval,
     })
 }
@@ -160,7 +173,7 @@ fn restore_agents(membership: &mut Membership, loaded: &Loaded, clock: &Clock) {
 pub(super) struct Control {
     incarnation: u64,
     world: Shared,
-    shell: SharedShell,
+    plane: SharedPlane,
     reports: UnboundedReceiver<NodeObservation>,
     early: Early,
     inventory: Handle,
@@ -170,7 +183,8 @@ pub(super) struct Control {
 
 impl Control {
     pub(super) fn new(started: Started) -> Self {
-        let Started { shell, provider, sender, reports, identities, sweep_interval } = started;
+        let Started { plane, provider, sender, reports, identities, unasked, sweep_interval } =
+            started;
         let world = provider.world.clone();
         let incarnation = provider.incarnation;
         let rules = Rules::of(&world.lock().config.retry);
@@ -178,11 +192,12 @@ impl Control {
             sweep_interval,
             rules,
             identities,
-            ..InventoryOptions::new(CLUSTER, shell.clock.clone())
+            unasked,
+            ..InventoryOptions::new(CLUSTER, plane.shell.clock.clone())
         };
-        let shell = SharedShell::new(shell);
-        let records = Arc::new(ShellRecords { shell: shell.clone() });
-        let providers: Vec<Arc<dyn Provider>> = vec![Arc::new(provider)];
+        let plane = SharedPlane::new(plane);
+        let records = Arc::new(PlaneRecords { plane: plane.clone() });
+        let providers = plane.lock().shell.executor.providers();
         let (inventory, handle) = Inventory::new(options, providers, records, sender);
         let shutdown = CancellationToken::new();
         let sweeping = AbortOnDropHandle::new(tokio::spawn(inventory.run(shutdown.clone())));
@@ -190,7 +205,7 @@ impl Control {
         Self {
             incarnation,
             world,
-            shell,
+            plane,
             reports,
             early: None,
             inventory: handle,
@@ -204,7 +219,7 @@ impl Control {
     }
 
     pub(super) fn fold(&mut self, event: Event) {
-        self.shell.lock().fold(event);
+        self.plane.lock().fold(event);
     }
 
     pub(super) fn ask(&mut self, event: Event) {
@@ -212,15 +227,15 @@ impl Control {
     }
 
     pub(super) fn want(&mut self, groups: &[RunNodeGroupSpec]) -> bool {
-        self.shell.lock().want(groups)
+        self.plane.lock().want(groups)
     }
 
     pub(super) fn is_in_trouble(&self) -> bool {
-        self.shell.lock().is_in_trouble()
+        self.plane.lock().is_in_trouble()
     }
 
     pub(super) fn listen(&mut self) {
-        self.shell.lock().listen();
+        self.plane.lock().listen();
     }
 
     pub(super) fn next_report(&mut self) -> Option<NodeObservation> {
@@ -236,18 +251,18 @@ impl Control {
 
     /// Does what there is to do.
     pub(super) fn work(&mut self) {
-        let mut shell = self.shell.lock();
-        if shell.wake_at().is_some_and(|at| at <= shell.now()) {
-            shell.fold(Event::Wake);
+        let mut plane = self.plane.lock();
+        if plane.wake_at().is_some_and(|at| at <= plane.now()) {
+            plane.fold(Event::Wake);
         }
-        if shell.is_stirred() {
-            shell.settle();
+        if plane.is_stirred() {
+            plane.settle();
         }
     }
 
     pub(super) fn wakes_in(&self) -> Option<Duration> {
-        let shell = self.shell.lock();
-        let wait = shell.wake_at()?.duration_since(shell.now()).unwrap_or_default();
+        let plane = self.plane.lock();
+        let wait = plane.wake_at()?.duration_since(plane.now()).unwrap_or_default();
         // The runtime's time has milliseconds.
         Some(wait.max(Duration::from_millis(1)))
     }
@@ -255,15 +270,15 @@ impl Control {
     pub(super) fn kill(self) {
         self.shutdown.cancel();
         // Its tasks end at the next chance they get; what they have asked for goes on.
-        let executor = self.shell.lock().executor().clone();
-        let _ = at_once_or_never(executor.shutdown(Duration::ZERO));
+        let executor = self.plane.lock().shell.executor.clone();
+        let _ = begun(executor.shutdown(Duration::ZERO));
     }
 
     /// As a person who looks after a cluster.
     pub(super) fn care(&mut self) {
         let waits = {
-            let shell = self.shell.lock();
-            let driver = &shell.driver;
+            let plane = self.plane.lock();
+            let driver = plane.driver();
             let waits = |id: &&LogicalNodeId| match driver.explain(id) {
                 Explanation::Held(held) => {
                     matches!(held.until, Until::On(Trigger::Operator | Trigger::SpecChange))
@@ -288,9 +303,9 @@ impl Control {
 
     /// Returns in which way the world is not as it is wanted.
     pub(super) fn problem(&self, wanted: &[RunNodeGroupSpec]) -> Option<String> {
-        let shell = self.shell.lock();
-        let driver = &shell.driver;
-        if shell.is_in_trouble() {
+        let plane = self.plane.lock();
+        let driver = plane.driver();
+        if plane.is_in_trouble() {
             return Some("the store is in trouble".to_owned());
         }
         if !driver.convergence().converged {
@@ -299,7 +314,7 @@ impl Control {
                 driver.planner().map(|it| it.unsettled().map(|id| why(&id)).collect::<Vec<_>>());
             return Some(format!("not converged: {}", unsettled.unwrap_or_default().join("; ")));
         }
-        if shell.store.memory.state() != *driver.state() {
+        if plane.shell.store.memory.state() != *driver.state() {
             return Some("the store holds another state".to_owned());
         }
         let slots = |group: &RunNodeGroupSpec| {
@@ -307,7 +322,7 @@ impl Control {
             ids.map(|id| LogicalNodeId::from(id.as_str())).collect::<Vec<_>>()
         };
         let wanted: BTreeSet<_> = wanted.iter().flat_map(slots).collect();
-        let n_known = shell.executor().snapshot().n_attempts;
+        let n_known = plane.shell.executor.snapshot().n_attempts;
         if n_known > wanted.len() {
             return Some(format!("{n_known} attempts are remembered, of {}", wanted.len()));
         }
@@ -333,24 +348,32 @@ impl Control {
 
 /// The records of a shell, for the inventory.
 #[derive(Debug)]
-struct ShellRecords {
-    shell: SharedShell,
+struct PlaneRecords {
+    plane: SharedPlane,
+}
+
+impl PlaneRecords {
+    fn set(&self, setting: Setting) -> Result<(), String> {
+        let store = self.plane.lock().shell.store.clone();
+        at_once(store.set(setting)).map_err(|error| error.to_string())
+    }
 }
 
 #[async_trait]
-impl Records for ShellRecords {
+impl Records for PlaneRecords {
     async fn view(&self) -> Result<View, String> {
-        Ok(self.shell.lock().view())
+        Ok(self.plane.lock().view())
     }
 
-    async fn record_taking(&self, taking: &Taking) -> Result<(), String> {
+    async fn record_taking(&self, taking: &Taking, unasked: &Unasked) -> Result<(), String> {
+        self.set(Setting::Unasked(unasked.clone()))?;
         let key = &taking.found.key;
         let kind = EventKind::Collecting {
             provider: taking.provider.clone(),
             lease: taking.found.lease.lease_id.clone(),
         };
         let of = Some((key.node.clone(), key.attempt));
-        let recorded = self.shell.lock().record(of, kind);
+        let recorded = self.plane.lock().record(of, kind);
         if recorded { Ok(()) } else { Err("it is not durable".to_owned()) }
     }
 
@@ -359,23 +382,11 @@ impl Records for ShellRecords {
         provider: &ProviderKind,
         identity: &ProviderIdentity,
     ) -> Result<(), String> {
-        let store = self.shell.lock().store.clone();
-        let setting = Setting::Provider(provider.clone(), identity.0.clone());
-        at_once(store.set(setting)).map_err(|error| error.to_string())
+        self.set(Setting::Provider(provider.clone(), identity.0.clone()))
     }
 
     fn note(&self, finding: &Finding) {
-        let world = self.shell.lock().world.clone();
+        let world = self.plane.lock().shell.world.clone();
         world.lock().log(|| format!("inventory: {finding}"));
-    }
-}
-
-/// Lets a future begin.
-fn at_once_or_never<T>(future: impl Future<Output = T>) -> Option<T> {
-    let future = std::pin::pin!(future);
-    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    match future.poll(&mut context) {
-        std::task::Poll::Ready(answer) => Some(answer),
-        std::task::Poll::Pending => None,
     }
 }

@@ -24,6 +24,7 @@ use crate::{BootFate, Step};
 pub(super) struct Machine {
     pub(super) key: AttemptKey,
     digest: String,
+    generation: u64,
     made_at: Duration,
     /// From when on `find` and `list` know of it: a settle window after it was asked for, at the latest.
     visible_at: Duration,
@@ -88,7 +89,12 @@ impl World {
                 }
                 let known = self.machine_of(&request.key);
                 let number = known.unwrap_or_else(|| {
-                    self.add_machine(&request.key, &request.template_digest, asked_at)
+                    self.add_machine(
+                        &request.key,
+                        &request.template_digest,
+                        request.generation,
+                        asked_at,
+                    )
                 });
                 Ok(Answer::Lease(Box::new(NewLease { lease: facts(number), connection: None })))
             }
@@ -148,7 +154,12 @@ impl World {
     pub(super) fn apply_again(&mut self, request: &Request, asked_at: Duration) {
         match request {
             Request::Create(request) => {
-                self.add_machine(&request.key, &request.template_digest, asked_at);
+                self.add_machine(
+                    &request.key,
+                    &request.template_digest,
+                    request.generation,
+                    asked_at,
+                );
             }
             Request::Start(request) => {
                 if let Some(machine) = number_of(&request.lease.lease_id)
@@ -170,6 +181,7 @@ impl World {
         &mut self,
         key: &AttemptKey,
         digest: &str,
+        generation: u64,
         asked_at: Duration,
     ) -> u64 {
         let number = self.next_number();
@@ -177,6 +189,7 @@ impl World {
         let machine = Machine {
             key: key.clone(),
             digest: digest.to_owned(),
+            generation,
             made_at: self.now(),
             visible_at: asked_at + self.config.settle_window,
             n_lookups: 0,
@@ -225,6 +238,7 @@ impl World {
                 key: machine.key.clone(),
                 template_digest: machine.digest.clone(),
                 lease: facts(number),
+                generation: Some(machine.generation),
                 connection: None,
                 created_at: zero + machine.made_at,
             })
