@@ -1,45 +1,37 @@
-//! Plays many seeds: `hunt FIRST COUNT`, with `FLAW=n` in the environment one with a planted defect. With `trace` after
-//! it, the history is printed.
+//! Plays many seeds: `hunt FIRST COUNT`. Ends with 1 if one of them breaks a rule, and shows it cut down.
 
-use std::time::Instant;
+#![expect(clippy::print_stdout, reason = "what it finds is what it prints")]
 
-use myelin_sim::{Flaw, run, scenario, script, shrink};
+use std::{process::ExitCode, time::Instant};
 
-fn main() {
-    let mut args = std::env::args().skip(1);
-    if let Ok(path) = std::env::var("SCRIPT") {
-        let mut history = script::parse(&std::fs::read_to_string(path).unwrap()).unwrap();
-        history.traced = true;
-        let outcome = run(&history);
-        println!("{}\n{:?}", outcome.trace.join("\n"), outcome.breach);
-        return;
-    }
-    let from: u64 = args.next().unwrap().parse().unwrap();
-    let n: u64 = args.next().unwrap().parse().unwrap();
-    let show = args.next();
-    let flaw = std::env::var("FLAW").ok().map(|it| Flaw::ALL[it.parse::<usize>().unwrap()]);
+use myelin_sim::{Scenario, run, scenario, script, shrink};
+
+fn main() -> ExitCode {
+    let numbers: Vec<u64> = std::env::args().skip(1).filter_map(|it| it.parse().ok()).collect();
+    let [first, count] = numbers.as_slice() else {
+        eprintln!("usage: hunt FIRST COUNT");
+        return ExitCode::from(2);
+    };
     let start = Instant::now();
-    let (mut steps, mut bad) = (0, 0);
-    for seed in from..from + n {
-        let mut history = scenario(seed);
-        history.flaw = flaw;
+    let (mut n_steps, mut n_bad) = (0, 0);
+    for seed in *first..first.saturating_add(*count) {
+        let history = scenario(seed);
         let outcome = run(&history);
-        steps += outcome.n_steps;
+        n_steps += outcome.n_steps;
         if let Some(breach) = outcome.breach {
-            bad += 1;
-            let text = breach.to_string();
-            println!("seed {seed}: {}", &text[..text.len().min(600)]);
-        }
-        if show.is_some() {
-            let mut small = shrink(&history);
-            small.traced = true;
-            let outcome = run(&small);
-            println!("{}", script::render(&small));
-            for line in &outcome.trace {
-                println!("{line}");
-            }
-            println!("{:?} {:?}", outcome.converged_after, outcome.counts);
+            n_bad += 1;
+            println!("seed {seed}: {breach}");
+            show(&history);
         }
     }
-    println!("{n} seeds, {bad} bad, {steps} steps, {:?}", start.elapsed());
+    println!("{count} seeds, {n_bad} bad, {n_steps} steps, {:.1?}", start.elapsed());
+    if n_bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn show(history: &Scenario) {
+    let small = Scenario { traced: true, ..shrink(history) };
+    println!("{}", script::render(&small));
+    for line in run(&small).trace {
+        println!("{line}");
+    }
 }

@@ -94,12 +94,11 @@ impl Flaw {
 /// Spoils what the driver is told.
 pub(crate) fn fold(flaw: Option<Flaw>, driver: &ClusterDriver, event: Event) -> Option<Event> {
     match (flaw, event) {
-        (None, event) => Some(event),
         (Some(Flaw::CountsWakeUps), Event::Wake) => Some(failure_of_pending(driver)),
         (Some(flaw), Event::Observed(report)) => {
             observed(flaw, driver, report).map(Event::Observed)
         }
-        (Some(_), event) => Some(event),
+        (_, event) => Some(event),
     }
 }
 
@@ -148,12 +147,11 @@ fn observed(
         {
             report.event = NodeEvent::Joined { swactor: "assumed".into() };
         }
-        (Flaw::HearsNoSilence, NodeEvent::Silent { .. }) => return None,
-        (Flaw::SwallowsFailures, NodeEvent::OperationFinished { outcome, .. })
-            if matches!(outcome, OperationOutcome::Failed(_)) =>
-        {
-            return None;
-        }
+        (Flaw::HearsNoSilence, NodeEvent::Silent { .. })
+        | (
+            Flaw::SwallowsFailures,
+            NodeEvent::OperationFinished { outcome: OperationOutcome::Failed(_), .. },
+        ) => return None,
         _ => {}
     }
     Some(report)
@@ -165,7 +163,7 @@ fn is_pending(driver: &ClusterDriver, operation: OperationId, kind: OperationKin
 }
 
 /// Spoils what is written down.
-pub(crate) fn commit<'a>(flaw: Option<Flaw>, mut batch: Batch<'a>) -> Batch<'a> {
+pub(crate) fn commit(flaw: Option<Flaw>, mut batch: Batch<'_>) -> Batch<'_> {
     match flaw {
         Some(Flaw::NamesTooFewNodes) => {
             batch.nodes = batch.nodes.split_last().map_or(&[], |(_, others)| others);
@@ -180,11 +178,9 @@ pub(crate) fn commit<'a>(flaw: Option<Flaw>, mut batch: Batch<'a>) -> Batch<'a> 
 
 /// What becomes of something that is to be handed to the executor.
 pub(crate) enum Handed {
-    /// It is.
-    Over(Submission),
-    /// It is, and so is another one like it.
-    Twice(Submission, Submission),
-    /// It is not, and this is reported of it.
+    /// These are handed over, one after the other.
+    Over(Vec<Submission>),
+    /// It is not handed over, and this is reported of it.
     Instead(Event),
 }
 
@@ -212,11 +208,11 @@ pub(crate) fn submit(flaw: Option<Flaw>, mut duty: Submission) -> Handed {
         (Some(Flaw::DispatchesTwice), _) => {
             let mut again = duty.clone();
             again.operation.sequence += 1;
-            return Handed::Twice(duty, again);
+            return Handed::Over(vec![duty, again]);
         }
         _ => {}
     }
-    Handed::Over(duty)
+    Handed::Over(vec![duty])
 }
 
 fn instead(duty: Submission, outcome: OperationOutcome) -> Handed {

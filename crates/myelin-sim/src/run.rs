@@ -6,17 +6,16 @@ use std::{collections::BTreeMap, time::Duration};
 
 use tokio::{
     runtime::Builder,
-    sync::mpsc::{UnboundedReceiver, unbounded_channel},
+    sync::mpsc::UnboundedReceiver,
     time::{Instant, sleep_until},
 };
 
 use myelin_driver::{Event, Target};
 use myelin_executor::fake::CallKind;
 use myelin_shape::RunNodeGroupSpec;
-use myelin_state::{NodeObservation, OperatorRequest};
 
 use crate::{
-    Breach, Happening, PATIENCE, ReportFate, Scenario, WATCH,
+    Breach, Happening, PATIENCE, ReportFate, Scenario, Step, WATCH,
     run::control::{Control, Started, start},
     store::SimStore,
     world::{Crash, Due, Shared},
@@ -57,6 +56,10 @@ pub struct Counts {
 }
 
 /// Plays a scenario from its beginning to its end, or to the first broken rule.
+///
+/// # Panics
+///
+/// When called from within an asynchronous runtime, because it has one of its own.
 pub fn run(scenario: &Scenario) -> Outcome {
     let runtime = Builder::new_current_thread()
         .enable_time()
@@ -169,7 +172,7 @@ impl<'a> Stage<'a> {
         if world.is_calm() {
             return;
         }
-        world.note_played(&crate::Step::At(Duration::ZERO, happening.clone()));
+        world.note_played(&Step::At(Duration::ZERO, happening.clone()));
         match happening {
             Happening::MachineDies(node) => world.lose_machine(&node),
             Happening::AgentDies(node) => world.end_agents(&node),
@@ -224,7 +227,7 @@ impl<'a> Stage<'a> {
         }
         if !control.is_in_trouble() {
             for event in std::mem::take(&mut self.waiting) {
-                control.ask(event);
+                control.fold(event);
             }
         }
         control.work();
@@ -317,13 +320,14 @@ impl<'a> Stage<'a> {
         let report = async {
             match (&mut self.control, &mut self.starting) {
                 (Some(control), _) => control.wait_for_report().await,
-                (None, Some(starting)) => match starting.recv().await {
-                    Some(Some(started)) => self.control = Some(Control::new(started)),
-                    Some(None) | None => {
+                (None, Some(starting)) => {
+                    if let Some(Some(started)) = starting.recv().await {
+                        self.control = Some(Control::new(started));
+                    } else {
                         self.world.lock().start_later();
                         self.starting = None;
                     }
-                },
+                }
                 (None, None) => std::future::pending().await,
             }
         };
@@ -346,15 +350,4 @@ impl<'a> Stage<'a> {
             trace: world.take_trace(),
         }
     }
-}
-
-/// A report that was taken from the channel while waiting.
-type Early = Option<NodeObservation>;
-
-/// The operator's word that gets most things going again.
-const AGAIN: OperatorRequest = OperatorRequest::Retry;
-
-fn channel()
--> (tokio::sync::mpsc::UnboundedSender<NodeObservation>, UnboundedReceiver<NodeObservation>) {
-    unbounded_channel()
 }

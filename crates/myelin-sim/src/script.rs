@@ -14,12 +14,20 @@
 //!
 //! Reading order: [`parse`], [`render`].
 
+mod groups;
 mod line;
 mod read;
 mod write;
 
+use myelin_executor::fake::CallKind;
+
 pub(crate) use self::write::line;
 pub use self::{line::ScriptError, read::parse, write::render};
+
+/// Returns the word that a kind of call has in a script.
+pub fn call_name(kind: CallKind) -> &'static str {
+    read::CALLS.iter().find(|(_, it)| *it == kind).map_or("call", |(name, _)| name)
+}
 
 #[cfg(test)]
 mod tests;

@@ -156,11 +156,7 @@ impl Shell for SimShell {
             return Ok(());
         }
         match flaw::submit(self.flaw, duty) {
-            Handed::Over(duty) => self.hand_over(duty),
-            Handed::Twice(first, second) => {
-                self.hand_over(first)?;
-                self.hand_over(second)
-            }
+            Handed::Over(duties) => duties.into_iter().try_for_each(|duty| self.hand_over(duty)),
             Handed::Instead(event) => {
                 self.made_up.push(event);
                 Ok(())

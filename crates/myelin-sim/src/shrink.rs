@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use myelin_shape::{GroupPolicy, RunNodeGroupSpec};
+
 use crate::{Config, Happening, Scenario, Step, run};
 
 /// Returns a smaller scenario that breaks the same rule. One that breaks none comes back as it is.
@@ -64,7 +66,7 @@ fn simpler(scenario: &Scenario) -> Vec<Scenario> {
                 with(fewer);
             }
             let mut plain = groups.clone();
-            plain[of].policy = Default::default();
+            plain[of].policy = GroupPolicy::default();
             with(plain);
         }
     }
@@ -99,8 +101,8 @@ fn size(scenario: &Scenario) -> usize {
 
 fn size_of_step(step: &Step) -> usize {
     let Step::At(_, Happening::Want(groups)) = step else { return 0 };
-    let of = |group: &myelin_shape::RunNodeGroupSpec| {
-        1 + group.count as usize + usize::from(group.policy != Default::default())
+    let of = |group: &RunNodeGroupSpec| {
+        1 + group.count as usize + usize::from(group.policy != GroupPolicy::default())
     };
     groups.iter().map(of).sum()
 }

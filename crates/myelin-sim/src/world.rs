@@ -6,30 +6,35 @@
 mod agents;
 mod calls;
 mod effects;
+mod provider;
+mod timeline;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use tokio::{sync::mpsc::UnboundedSender, time::Instant};
 
 use myelin_executor::fake::CallKind;
 use myelin_shape::{AttemptKey, ClusterUid, LogicalNodeId, NodeAttemptId, ProviderLeaseId, RunId};
-use myelin_state::{BootstrapStage, ErrorClass, NodeObservation, OperationKind};
+use myelin_state::{ErrorClass, NodeObservation, OperationKind};
 
 use crate::{
-    BootFate, CallFate, CommitFate, Config, Counts, Happening, Jump, ReportFate, Scenario, Step,
+    BootFate, CallFate, CommitFate, Config, Counts, ReportFate, Scenario, Step, script,
     world::{
         agents::Agent,
-        calls::{Answering, Flight},
         effects::{Machine, Session},
     },
 };
 
-pub(crate) use self::{agents::secret, calls::SimProvider};
+pub(crate) use self::{
+    agents::secret,
+    provider::SimProvider,
+    timeline::{Due, clock},
+};
 
 /// The cluster whose control plane runs.
 pub(crate) const CLUSTER: ClusterUid = ClusterUid([7; 16]);
@@ -45,34 +50,6 @@ pub(crate) const PROVIDER: &str = "sim";
 
 /// How many machines somebody else has.
 const N_FOREIGN: u64 = 2;
-
-/// Where time begins: a Thursday of 2026.
-const EPOCH: Duration = Duration::from_secs(1_767_225_600);
-
-/// What the timeline holds.
-#[derive(Debug)]
-pub(crate) enum Due {
-    /// A step of the scenario.
-    Happens(Happening),
-    /// A call takes effect.
-    Effect(Box<Flight>),
-    /// A call answers.
-    Answer(Box<Answering>),
-    /// A report reaches the control plane of this incarnation.
-    Report(u64, NodeObservation),
-    /// A session gets further, and reports that.
-    Stage(u64, BootstrapStage, Box<NodeObservation>),
-    /// A control plane is started.
-    Start,
-    /// Everything that is wrong ends.
-    Calm,
-    /// Agents speak.
-    Speak,
-    /// An agent ends.
-    AgentEnds(AttemptKey),
-    /// An operator looks after what waits for one.
-    Care,
-}
 
 /// The world. Cheap to clone; all clones are one.
 #[derive(Clone)]
@@ -117,11 +94,6 @@ impl fmt::Display for Breach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} at {}: {}", self.rule, clock(self.at), self.what)
     }
-}
-
-/// Renders a time since the start in seconds.
-pub(crate) fn clock(at: Duration) -> String {
-    format!("{:.3}", at.as_secs_f64())
 }
 
 /// What is scripted, by what it is the nth of.
@@ -198,12 +170,6 @@ const DOWN_FOR: Duration = Duration::from_secs(3);
 /// How long after a control plane refused to start the next one is started.
 const RESTART_AFTER: Duration = Duration::from_secs(5);
 
-/// How often agents speak.
-const SPEAK_EVERY: Duration = Duration::from_secs(1);
-
-/// How often an operator looks after a cluster in which nothing is wrong any more.
-const CARE_EVERY: Duration = Duration::from_mins(2);
-
 impl World {
     fn new(scenario: &Scenario) -> Self {
         let mut world = Self {
@@ -241,7 +207,7 @@ impl World {
             world.plan(step.clone());
         }
         world.schedule(Duration::ZERO, Due::Start);
-        world.schedule(SPEAK_EVERY, Due::Speak);
+        world.speak_again();
         world.schedule(scenario.calm_at, Due::Calm);
         world
     }
@@ -266,45 +232,6 @@ impl World {
             Step::Commit(nth, fate) => drop(self.fates.commits.insert(nth, fate)),
             Step::Report(nth, fate) => drop(self.fates.reports.insert(nth, fate)),
         }
-    }
-
-    /// Returns how long ago the start was.
-    pub(crate) fn now(&self) -> Duration {
-        self.start.elapsed()
-    }
-
-    pub(crate) fn true_time(&self) -> SystemTime {
-        SystemTime::UNIX_EPOCH + EPOCH + self.now()
-    }
-
-    /// Returns what a process that starts now takes for the time.
-    pub(crate) fn wall(&self) -> SystemTime {
-        let skew = Duration::from_millis(self.skew.unsigned_abs());
-        if self.skew < 0 { self.true_time() - skew } else { self.true_time() + skew }
-    }
-
-    pub(crate) fn schedule(&mut self, at: Duration, due: Due) {
-        self.n_scheduled += 1;
-        self.timeline.insert((at.max(self.now()), self.n_scheduled), due);
-    }
-
-    fn schedule_in(&mut self, delay: Duration, due: Due) {
-        self.schedule(self.now() + delay, due);
-    }
-
-    /// Returns when something happens next.
-    pub(crate) fn next_at(&self) -> Option<Duration> {
-        self.timeline.keys().next().map(|&(at, _)| at)
-    }
-
-    /// Takes what is due now, if anything is.
-    pub(crate) fn take_due(&mut self) -> Option<Due> {
-        let (at, _) = *self.timeline.keys().next()?;
-        if at > self.now() {
-            return None;
-        }
-        self.n_steps += 1;
-        self.timeline.pop_first().map(|(_, due)| due)
     }
 
     /// Returns the number of a new control plane, to which reports go from now on.
@@ -334,14 +261,6 @@ impl World {
         self.crashed.take()
     }
 
-    pub(crate) fn set_clock(&mut self, jump: Jump) {
-        let millis = |by: Duration| i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
-        self.skew = match jump {
-            Jump::Ahead(by) => self.skew.saturating_add(millis(by)),
-            Jump::Back(by) => self.skew.saturating_sub(millis(by)),
-        };
-    }
-
     /// Sets something wrong with the world right for good.
     pub(crate) fn calm_down(&mut self) {
         self.log(|| "from now on everything works".to_owned());
@@ -354,10 +273,6 @@ impl World {
 
     pub(crate) fn is_calm(&self) -> bool {
         self.calm
-    }
-
-    pub(crate) fn care_again(&mut self) {
-        self.schedule_in(CARE_EVERY, Due::Care);
     }
 
     pub(crate) fn set_outage(&mut self, lasts: Duration, class: ErrorClass) {
@@ -401,7 +316,7 @@ impl World {
 
     pub(crate) fn note_played(&mut self, step: &Step) {
         *self.played.entry(step.name()).or_default() += 1;
-        self.log(|| format!("! {}", crate::script::line(step)));
+        self.log(|| format!("! {}", script::line(step)));
     }
 
     pub(crate) fn log(&mut self, line: impl FnOnce() -> String) {
@@ -436,10 +351,6 @@ impl World {
 
     pub(crate) fn counts(&self) -> Counts {
         Counts { starts: self.n_incarnations, ..self.counts.clone() }
-    }
-
-    pub(crate) fn speak_again(&mut self) {
-        self.schedule_in(SPEAK_EVERY, Due::Speak);
     }
 
     /// Lets a control plane that did not start be started once more.

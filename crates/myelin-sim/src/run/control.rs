@@ -7,7 +7,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use myelin_check::Linter;
@@ -22,10 +22,9 @@ use myelin_inventory::{
 };
 use myelin_membership::Membership;
 use myelin_shape::{LogicalNodeId, NodeAttemptId, ProviderKind, RunNodeGroupSpec};
-use myelin_state::{EventKind, ManagedNode, NodeIntent, NodeObservation};
+use myelin_state::{EventKind, ManagedNode, NodeIntent, NodeObservation, OperatorRequest};
 use myelin_store::{Identity, Loaded, MemoryStore, Secret, Setting, Store, StoredDesired};
 
-use super::{AGAIN, Early, channel};
 use crate::{
     Flaw, Scenario, flaw,
     shell::{Parts, Plane, SharedPlane, at_once, begun, key},
@@ -49,7 +48,7 @@ pub(super) fn new_store(world: &Shared, flaw: Option<Flaw>) -> SimStore {
 pub(super) struct Started {
     plane: Plane,
     provider: SimProvider,
-    sender: tokio::sync::mpsc::UnboundedSender<NodeObservation>,
+    sender: UnboundedSender<NodeObservation>,
     reports: UnboundedReceiver<NodeObservation>,
     identities: BTreeMap<ProviderKind, ProviderIdentity>,
     unasked: Unasked,
@@ -63,7 +62,7 @@ pub(super) fn start(
     store: &SimStore,
 ) -> UnboundedReceiver<Option<Started>> {
     let (tell, told) = unbounded_channel();
-    let (sender, reports) = channel();
+    let (sender, reports) = unbounded_channel();
     let incarnation = world.lock().begin_incarnation(sender.clone());
     let provider = SimProvider { world: world.clone(), incarnation };
     let store = SimStore { incarnation, ..store.clone() };
@@ -80,7 +79,7 @@ async fn begin(
     world: Shared,
     store: SimStore,
     provider: SimProvider,
-    sender: tokio::sync::mpsc::UnboundedSender<NodeObservation>,
+    sender: UnboundedSender<NodeObservation>,
     reports: UnboundedReceiver<NodeObservation>,
 ) -> Option<Started> {
     let mut loaded = store.load().await.expect("a store in memory can be read");
@@ -175,7 +174,8 @@ pub(super) struct Control {
     world: Shared,
     plane: SharedPlane,
     reports: UnboundedReceiver<NodeObservation>,
-    early: Early,
+    /// A report that was taken from the channel while waiting.
+    early: Option<NodeObservation>,
     inventory: Handle,
     shutdown: CancellationToken,
     _sweeping: AbortOnDropHandle<()>,
@@ -220,10 +220,6 @@ impl Control {
 
     pub(super) fn fold(&mut self, event: Event) {
         self.plane.lock().fold(event);
-    }
-
-    pub(super) fn ask(&mut self, event: Event) {
-        self.fold(event);
     }
 
     pub(super) fn want(&mut self, groups: &[RunNodeGroupSpec]) -> bool {
@@ -292,7 +288,10 @@ impl Control {
         };
         self.fold(Event::Resume);
         for node in waits {
-            self.fold(Event::Operator { target: Target::Node(node), request: AGAIN });
+            self.fold(Event::Operator {
+                target: Target::Node(node),
+                request: OperatorRequest::Retry,
+            });
         }
         let inventory = self.inventory.clone();
         tokio::spawn(async move {

@@ -52,13 +52,11 @@ impl<'a> Line<'a> {
 
     /// Returns the next word, of which an error says what it should be.
     pub(super) fn word(&mut self, what: &str) -> Result<&'a str, ScriptError> {
-        match self.next() {
-            Some(word) => Ok(word),
-            None => {
-                self.last = self.text.trim_end().len();
-                Err(self.error(format!("{what} is missing")))
-            }
+        if let Some(word) = self.next() {
+            return Ok(word);
         }
+        self.last = self.text.trim_end().len();
+        Err(self.error(format!("{what} is missing")))
     }
 
     pub(super) fn number<T: FromStr>(&mut self, what: &str) -> Result<T, ScriptError> {

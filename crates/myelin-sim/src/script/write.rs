@@ -1,11 +1,15 @@
 //! History to text.
 
-use std::{fmt::Write as _, time::Duration};
+use std::{fmt::Write as _, iter, time::Duration};
 
+use myelin_executor::Limits;
 use myelin_shape::{FirstNode, GroupPolicy, Limit, OnFailure, RunNodeGroupSpec};
 use myelin_state::{ErrorClass, OperatorRequest, RetryPolicy};
 
-use super::read::{CALLS, COMMITS, FAILED_STAGES};
+use super::{
+    call_name,
+    read::{COMMITS, FAILED_STAGES},
+};
 use crate::{BootFate, CallFate, Config, Happening, Jump, ReportFate, Scenario, Step};
 
 /// Renders a history; [`parse`](super::parse) reads it back. A planted flaw is not part of it.
@@ -45,24 +49,15 @@ fn settings(config: &Config) -> String {
     if config.sweep_interval != plain.sweep_interval {
         lines.push(format!("sweep {}", time(config.sweep_interval)));
     }
-    let retry = retry(&config.retry);
-    if !retry.is_empty() {
-        lines.push(format!("retry{retry}"));
+    for (word, pairs) in [("retry", retry(&config.retry)), ("limits", limits(&config.limits))] {
+        if !pairs.is_empty() {
+            lines.push(format!("{word} {}", pairs.join(" ")));
+        }
     }
-    let mut limits = String::new();
-    if config.limits.concurrency != plain.limits.concurrency {
-        limits += &format!(" concurrency={}", config.limits.concurrency);
-    }
-    if let Some(rate) = config.limits.calls_per_second {
-        limits += &format!(" calls-per-second={rate}");
-    }
-    if !limits.is_empty() {
-        lines.push(format!("limits{limits}"));
-    }
-    lines.iter().map(|line| format!("{line}\n")).collect()
+    lines.iter().fold(String::new(), |text, line| text + line + "\n")
 }
 
-fn retry(retry: &RetryPolicy) -> String {
+fn retry(retry: &RetryPolicy) -> Vec<String> {
     let plain = RetryPolicy::default();
     let times = [
         ("initial-delay", retry.initial_delay, plain.initial_delay),
@@ -74,14 +69,23 @@ fn retry(retry: &RetryPolicy) -> String {
         ("lost-after", retry.lost_after, plain.lost_after),
     ];
     let odd = times.iter().filter(|(_, is, plain)| is != plain);
-    let mut text: String = odd.map(|(key, is, _)| format!(" {key}={}", time(*is))).collect();
+    let mut pairs: Vec<_> = odd.map(|(key, is, _)| format!("{key}={}", time(*is))).collect();
     if retry.max_consecutive_failures != plain.max_consecutive_failures {
-        text += &format!(" max-failures={}", retry.max_consecutive_failures);
+        pairs.push(format!("max-failures={}", retry.max_consecutive_failures));
     }
     if retry.jitter_percent != plain.jitter_percent {
-        text += &format!(" jitter-percent={}", retry.jitter_percent);
+        pairs.push(format!("jitter-percent={}", retry.jitter_percent));
     }
-    text
+    pairs
+}
+
+fn limits(limits: &Limits) -> Vec<String> {
+    let mut pairs = Vec::new();
+    if limits.concurrency != Limits::default().concurrency {
+        pairs.push(format!("concurrency={}", limits.concurrency));
+    }
+    pairs.extend(limits.calls_per_second.map(|rate| format!("calls-per-second={rate}")));
+    pairs
 }
 
 /// Renders one step.
@@ -89,8 +93,7 @@ pub(crate) fn line(step: &Step) -> String {
     match step {
         Step::At(at, happening) => format!("at {} {}", time(*at), happens(happening)),
         Step::Call(kind, nth, fate) => {
-            let name = CALLS.iter().find(|(_, it)| it == kind).map_or("", |(name, _)| name);
-            format!("call {name} {nth} {}", call(fate))
+            format!("call {} {nth} {}", call_name(*kind), call(fate))
         }
         Step::Boot(nth, fate) => format!("boot {nth} {}", boot(*fate)),
         Step::Commit(nth, fate) => {
@@ -105,8 +108,8 @@ pub(crate) fn line(step: &Step) -> String {
 fn happens(happening: &Happening) -> String {
     match happening {
         Happening::Want(groups) => {
-            let groups: String = groups.iter().map(|it| format!(" {}", group(it))).collect();
-            format!("want{groups}")
+            let groups = groups.iter().map(group);
+            iter::once("want".to_owned()).chain(groups).collect::<Vec<_>>().join(" ")
         }
         Happening::Pause => "pause".to_owned(),
         Happening::Resume => "resume".to_owned(),
@@ -138,28 +141,30 @@ fn asks(request: OperatorRequest) -> &'static str {
 fn group(group: &RunNodeGroupSpec) -> String {
     let plain = GroupPolicy::default();
     let policy = &group.policy;
-    let mut text = format!("{}:{}", group.group_id, group.count);
+    let mut parts = vec![format!("{}:{}", group.group_id, group.count)];
     if group.shape.image != "v1" {
-        text += &format!(",image={}", group.shape.image);
+        parts.push(format!("image={}", group.shape.image));
     }
     if let Some(it) = policy.max_unavailable {
-        text += &format!(",max-unavailable={}", limit(it));
+        parts.push(format!("max-unavailable={}", limit(it)));
     }
     if policy.max_unhealthy != plain.max_unhealthy {
-        text += &format!(",max-unhealthy={}", limit(policy.max_unhealthy));
+        parts.push(format!("max-unhealthy={}", limit(policy.max_unhealthy)));
     }
-    match policy.first_node {
-        Some(FirstNode::All) => text += ",first=all",
-        Some(FirstNode::Canary) => text += ",first=canary",
-        None => {}
+    if let Some(first) = policy.first_node {
+        let name = match first {
+            FirstNode::All => "all",
+            FirstNode::Canary => "canary",
+        };
+        parts.push(format!("first={name}"));
     }
     if policy.max_in_flight_creates != plain.max_in_flight_creates {
-        text += &format!(",in-flight={}", policy.max_in_flight_creates);
+        parts.push(format!("in-flight={}", policy.max_in_flight_creates));
     }
     if policy.on_failure == OnFailure::Keep {
-        text += ",on-failure=keep";
+        parts.push("on-failure=keep".to_owned());
     }
-    text
+    parts.join(",")
 }
 
 fn limit(limit: Limit) -> String {

@@ -1,18 +1,20 @@
 //! Calls of the provider: when they take effect, and whether anybody hears of it.
 
-use std::{fmt, future::pending, time::Duration};
+use std::{fmt, time::Duration};
 
-use async_trait::async_trait;
 use tokio::sync::oneshot;
 
 use myelin_executor::{
-    Bootstrap, CreateRequest, FoundLease, FoundSession, NewLease, Presence, Provider,
-    ProviderError, ProviderIdentity, StartRequest, fake::CallKind,
+    CreateRequest, FoundLease, FoundSession, NewLease, Presence, ProviderError, ProviderIdentity,
+    StartRequest, fake::CallKind,
 };
-use myelin_shape::{AttemptKey, BootstrapSessionId, ClusterUid, ProviderKind};
+use myelin_shape::{AttemptKey, BootstrapSessionId, ClusterUid};
 use myelin_state::{Connection, ErrorClass, LeaseFacts, OperationKind};
 
-use super::{Due, PROVIDER, Shared, World, effects::number_of};
+use super::{
+    Due, World,
+    effects::{facts, number_of},
+};
 use crate::{CallFate, Step};
 
 /// What was asked.
@@ -103,14 +105,14 @@ impl fmt::Display for Request {
 
 /// What a call does to whoever makes it, beside answering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Begun {
+pub(super) enum Begun {
     Waits,
     Panics,
 }
 
 impl World {
     /// Takes a call of a control plane. A dead one makes none.
-    fn begin(
+    pub(super) fn begin(
         &mut self,
         incarnation: u64,
         request: Request,
@@ -165,7 +167,7 @@ impl World {
             | CallKind::List
             | CallKind::FindSession => takes * (nth % 2),
         };
-        (effect_in, takes - effect_in)
+        (effect_in, takes.saturating_sub(effect_in))
     }
 
     /// Returns how long the nth of something takes: from nothing to the longest, evenly and always the same.
@@ -233,21 +235,7 @@ impl World {
     /// Lets an answer arrive, if anybody waits for it.
     pub(crate) fn answer(&mut self, answering: Answering) {
         let Answering { request, sender, reply } = answering;
-        let is_definite = match &reply {
-            Ok(_) => true,
-            Err(error) => error.class != ErrorClass::Ambiguous,
-        };
-        let settles = match (&request, &reply) {
-            (Request::Create(request), _) if is_definite => {
-                Some((CallKind::Create, request.key.clone()))
-            }
-            (Request::Start(request), _) if is_definite => {
-                Some((CallKind::Start, request.key.clone()))
-            }
-            (Request::Find(key), Ok(_)) => Some((CallKind::Create, key.clone())),
-            (Request::FindSession(key), Ok(_)) => Some((CallKind::Start, key.clone())),
-            _ => None,
-        };
+        let settles = settled_by(&request, &reply);
         if let (Request::List(_), Ok(Answer::Leases(leases))) = (&request, &reply) {
             self.last_listing = leases.iter().map(|it| it.lease.lease_id.to_string()).collect();
         }
@@ -260,12 +248,8 @@ impl World {
 
     /// What may exist is looked for before it is made again.
     fn check_unknown(&mut self, request: &Request) {
-        let key = match request {
-            Request::Create(request) => (CallKind::Create, request.key.clone()),
-            Request::Start(request) => (CallKind::Start, request.key.clone()),
-            _ => return,
-        };
-        if !self.unknown.insert(key) {
+        let Some(made) = made_by(request) else { return };
+        if !self.unknown.insert(made) {
             let what = format!("{request} again, and nobody knows what became of the last time");
             self.break_rule("what is unknown is looked for", what);
         }
@@ -300,7 +284,7 @@ impl World {
     fn lie(&mut self, request: &Request) -> Reply {
         match request {
             Request::Create(_) => {
-                let lease = super::effects::facts(self.next_number());
+                let lease = facts(self.next_number());
                 Ok(Answer::Lease(Box::new(NewLease { lease, connection: None })))
             }
             Request::Start(_) => Ok(Answer::Session(BootstrapSessionId(self.next_number()))),
@@ -312,6 +296,27 @@ impl World {
             | Request::List(_)
             | Request::FindSession(_) => find_nothing(request),
         }
+    }
+}
+
+/// Returns what a request makes, if it makes something.
+fn made_by(request: &Request) -> Option<(CallKind, AttemptKey)> {
+    if let Request::Create(request) = request {
+        Some((CallKind::Create, request.key.clone()))
+    } else if let Request::Start(request) = request {
+        Some((CallKind::Start, request.key.clone()))
+    } else {
+        None
+    }
+}
+
+/// Returns of what a reply says whether it exists.
+fn settled_by(request: &Request, reply: &Reply) -> Option<(CallKind, AttemptKey)> {
+    let is_definite = !matches!(reply, Err(error) if error.class == ErrorClass::Ambiguous);
+    match (request, reply) {
+        (Request::Find(key), Ok(_)) => Some((CallKind::Create, key.clone())),
+        (Request::FindSession(key), Ok(_)) => Some((CallKind::Start, key.clone())),
+        _ => made_by(request).filter(|_| is_definite),
     }
 }
 
@@ -354,105 +359,5 @@ impl fmt::Display for Shown<'_> {
             Ok(Answer::FoundSession(None)) => f.write_str("none"),
             Ok(Answer::Done) => f.write_str("done"),
         }
-    }
-}
-
-/// The provider and the bootstrap, as one control plane calls them.
-#[derive(Clone, Debug)]
-pub(crate) struct SimProvider {
-    pub(crate) world: Shared,
-    pub(crate) incarnation: u64,
-}
-
-impl SimProvider {
-    async fn call<T>(
-        &self,
-        request: Request,
-        pick: impl FnOnce(Answer) -> Option<T>,
-    ) -> Result<T, ProviderError> {
-        let (sender, reply) = oneshot::channel();
-        let begun = self.world.lock().begin(self.incarnation, request, sender);
-        assert_ne!(begun, Begun::Panics, "a panic was asked for");
-        match reply.await {
-            Ok(reply) => Ok(pick(reply?).expect("each request has its own answer")),
-            // A sender that is dropped is no answer.
-            Err(_) => pending().await,
-        }
-    }
-}
-
-fn done(answer: Answer) -> Option<()> {
-    matches!(answer, Answer::Done).then_some(())
-}
-
-fn leases(answer: Answer) -> Option<Vec<FoundLease>> {
-    if let Answer::Leases(leases) = answer { Some(leases) } else { None }
-}
-
-#[async_trait]
-impl Provider for SimProvider {
-    fn kind(&self) -> ProviderKind {
-        PROVIDER.into()
-    }
-
-    fn settle_window(&self) -> Duration {
-        self.world.lock().config.settle_window
-    }
-
-    async fn identity(&self) -> Result<ProviderIdentity, ProviderError> {
-        let pick = |answer| if let Answer::Identity(it) = answer { Some(it) } else { None };
-        self.call(Request::Identity, pick).await
-    }
-
-    async fn create(&self, request: &CreateRequest) -> Result<NewLease, ProviderError> {
-        let pick = |answer| if let Answer::Lease(it) = answer { Some(*it) } else { None };
-        self.call(Request::Create(Box::new(request.clone())), pick).await
-    }
-
-    async fn find(&self, key: &AttemptKey) -> Result<Vec<FoundLease>, ProviderError> {
-        self.call(Request::Find(key.clone()), leases).await
-    }
-
-    async fn endpoint(&self, lease: &LeaseFacts) -> Result<Option<Connection>, ProviderError> {
-        let pick = |answer| if let Answer::Endpoint(it) = answer { Some(it) } else { None };
-        self.call(Request::Endpoint(Box::new(lease.clone())), pick).await
-    }
-
-    async fn presence(&self, lease: &LeaseFacts) -> Result<Presence, ProviderError> {
-        let pick = |answer| if let Answer::Presence(it) = answer { Some(it) } else { None };
-        self.call(Request::Presence(Box::new(lease.clone())), pick).await
-    }
-
-    async fn destroy(&self, lease: &LeaseFacts) -> Result<(), ProviderError> {
-        self.call(Request::Destroy(Box::new(lease.clone())), done).await
-    }
-
-    async fn list(&self, cluster: ClusterUid) -> Result<Vec<FoundLease>, ProviderError> {
-        self.call(Request::List(cluster), leases).await
-    }
-}
-
-#[async_trait]
-impl Bootstrap for SimProvider {
-    async fn start(&self, request: &StartRequest) -> Result<BootstrapSessionId, ProviderError> {
-        let pick = |answer| if let Answer::Session(it) = answer { Some(it) } else { None };
-        self.call(Request::Start(Box::new(request.clone())), pick).await
-    }
-
-    async fn find(
-        &self,
-        key: &AttemptKey,
-        _lease: &LeaseFacts,
-    ) -> Result<Option<FoundSession>, ProviderError> {
-        let pick = |answer| if let Answer::FoundSession(it) = answer { Some(it) } else { None };
-        self.call(Request::FindSession(key.clone()), pick).await
-    }
-
-    async fn conclude(&self, session: BootstrapSessionId) -> Result<(), ProviderError> {
-        self.call(Request::Conclude(session), done).await
-    }
-
-    async fn cancel(&self, session: BootstrapSessionId) -> Result<(), ProviderError> {
-        self.call(Request::Cancel(session), done).await
     }
 }

@@ -168,7 +168,15 @@ impl World {
                     self.add_session(&request.key, machine);
                 }
             }
-            _ => drop(self.apply(request, asked_at)),
+            Request::Identity
+            | Request::Find(_)
+            | Request::Endpoint(_)
+            | Request::Presence(_)
+            | Request::Destroy(_)
+            | Request::List(_)
+            | Request::FindSession(_)
+            | Request::Conclude(_)
+            | Request::Cancel(_) => drop(self.apply(request, asked_at)),
         }
     }
 
