@@ -1,45 +1,37 @@
-//! Plays many seeds: `hunt FIRST COUNT`, with `FLAW=n` in the environment one with a planted defect. With `trace` after
-//! it, the history is printed.
+//! Plays many seeds: `hunt FIRST COUNT`. Ends with 1 if one of them breaks a rule, and says how to see it again.
 
-use std::time::Instant;
+use std::{process::ExitCode, time::Instant};
 
-use myelin_sim::{Flaw, run, scenario, script, shrink};
+use myelin_sim::{hunt, scenario};
 
-fn main() {
-    let mut args = std::env::args().skip(1);
-    if let Ok(path) = std::env::var("SCRIPT") {
-        let mut history = script::parse(&std::fs::read_to_string(path).unwrap()).unwrap();
-        history.traced = true;
-        let outcome = run(&history);
-        println!("{}\n{:?}", outcome.trace.join("\n"), outcome.breach);
-        return;
-    }
-    let from: u64 = args.next().unwrap().parse().unwrap();
-    let n: u64 = args.next().unwrap().parse().unwrap();
-    let show = args.next();
-    let flaw = std::env::var("FLAW").ok().map(|it| Flaw::ALL[it.parse::<usize>().unwrap()]);
+fn main() -> ExitCode {
+    let numbers: Vec<u64> = std::env::args().skip(1).filter_map(|it| it.parse().ok()).collect();
+    let [first, count] = numbers.as_slice() else {
+        eprintln!("usage: hunt FIRST COUNT");
+        return ExitCode::from(2);
+    };
     let start = Instant::now();
-    let (mut steps, mut bad) = (0, 0);
-    for seed in from..from + n {
-        let mut history = scenario(seed);
-        history.flaw = flaw;
-        let outcome = run(&history);
-        steps += outcome.n_steps;
-        if let Some(breach) = outcome.breach {
-            bad += 1;
-            let text = breach.to_string();
-            println!("seed {seed}: {}", &text[..text.len().min(600)]);
+    let found = hunt(*first..first.saturating_add(*count), scenario, |n| {
+        if n % 10_000 == 0 {
+            eprintln!("{n} seeds, {:.0} s", start.elapsed().as_secs_f64());
         }
-        if show.is_some() {
-            let mut small = shrink(&history);
-            small.traced = true;
-            let outcome = run(&small);
-            println!("{}", script::render(&small));
-            for line in &outcome.trace {
-                println!("{line}");
-            }
-            println!("{:?} {:?}", outcome.converged_after, outcome.counts);
-        }
+        true
+    });
+    for (name, n) in &found.played {
+        println!("{n:>8} {name}");
     }
-    println!("{n} seeds, {bad} bad, {steps} steps, {:?}", start.elapsed());
+    println!(
+        "{} seeds from {first}: {} steps, {} calls, {} commits, {} starts of a control plane, {:.0} s, {} findings",
+        found.n_runs,
+        found.n_steps,
+        found.n_calls,
+        found.n_commits,
+        found.n_starts,
+        start.elapsed().as_secs_f64(),
+        found.findings.len()
+    );
+    for (seed, breach) in &found.findings {
+        println!("seed {seed}: {breach}\n  myelin sim --seed {seed} --trace");
+    }
+    if found.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -41,6 +41,13 @@ pub struct Outcome {
     pub trace: Vec<String>,
 }
 
+impl Outcome {
+    /// Renders what happened for people, without what repeats itself.
+    pub fn story(&self) -> String {
+        self.trace.iter().map(|line| format!("{line}\n")).collect()
+    }
+}
+
 /// How much of what there was.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {

@@ -21,5 +21,10 @@ mod write;
 pub(crate) use self::write::line;
 pub use self::{line::ScriptError, read::parse, write::render};
 
+/// Returns the word a kind of call has in a script.
+pub fn call_name(kind: myelin_executor::fake::CallKind) -> &'static str {
+    read::CALLS.iter().find(|(_, it)| *it == kind).map_or("call", |(name, _)| name)
+}
+
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,10 @@ use std::{fmt::Write as _, time::Duration};
 use myelin_shape::{FirstNode, GroupPolicy, Limit, OnFailure, RunNodeGroupSpec};
 use myelin_state::{ErrorClass, OperatorRequest, RetryPolicy};
 
-use super::read::{CALLS, COMMITS, FAILED_STAGES};
+use super::{
+    call_name,
+    read::{COMMITS, FAILED_STAGES},
+};
 use crate::{BootFate, CallFate, Config, Happening, Jump, ReportFate, Scenario, Step};
 
 /// Renders a history; [`parse`](super::parse) reads it back. A planted flaw is not part of it.
@@ -89,8 +92,7 @@ pub(crate) fn line(step: &Step) -> String {
     match step {
         Step::At(at, happening) => format!("at {} {}", time(*at), happens(happening)),
         Step::Call(kind, nth, fate) => {
-            let name = CALLS.iter().find(|(_, it)| it == kind).map_or("", |(name, _)| name);
-            format!("call {name} {nth} {}", call(fate))
+            format!("call {} {nth} {}", call_name(*kind), call(fate))
         }
         Step::Boot(nth, fate) => format!("boot {nth} {}", boot(*fate)),
         Step::Commit(nth, fate) => {
