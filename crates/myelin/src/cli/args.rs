@@ -103,7 +103,7 @@ pub(super) enum Command {
     Backup(BackupArgs),
     /// Put a copy of the state back, or go on from a state that is not the latest
     Restore(RestoreArgs),
-    /// Play the loop in a simulated world, where things go wrong as a script or a number says
+    /// Play the loop in a simulated world, by a script or a seed
     Sim(SimArgs),
     /// Print the JSON Schema of the cluster file
     Schema,
