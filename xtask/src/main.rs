@@ -3,13 +3,14 @@
 //! `cargo xtask ci` is what a change must pass; the other commands are its parts, to be run alone while working.
 //! Each is a module with one entry point; nothing here is part of the product.
 //!
-//! Reading order: [`ci`], [`layers`], [`tidy`], [`mod@bench`], [`crash`], [`damage`], [`sim`].
+//! Reading order: [`ci`], [`layers`], [`tidy`], [`mod@bench`], [`crash`], [`damage`], [`sim`], [`mutants`].
 
 mod bench;
 mod ci;
 mod crash;
 mod damage;
 mod layers;
+mod mutants;
 mod sim;
 mod tidy;
 
@@ -71,6 +72,8 @@ enum Command {
         #[arg(long, value_name = "EVERY")]
         pairs: Option<usize>,
     },
+    /// Change the crates that decide, one place at a time, and see whether their tests notice. Takes hours; can be resumed.
+    Mutants(mutants::Args),
     /// Check the text of sources, manifests and pages.
     Tidy,
 }
@@ -85,6 +88,7 @@ fn main() -> ExitCode {
         Command::Sim { seeds, first } => sim::seeds(first, seeds),
         Command::Flaws { seeds } => sim::flaws(seeds),
         Command::Explore { pairs } => sim::explore(pairs),
+        Command::Mutants(args) => mutants::run(&args),
         Command::Tidy => tidy::run(),
     };
     match result {
