@@ -3,13 +3,15 @@
 //! `cargo xtask ci` is what a change must pass; the other commands are its parts, to be run alone while working.
 //! Each is a module with one entry point; nothing here is part of the product.
 //!
-//! Reading order: [`ci`], [`layers`], [`tidy`], [`mod@bench`], [`crash`], [`damage`].
+//! Reading order: [`ci`], [`layers`], [`tidy`], [`mod@bench`], [`crash`], [`damage`], [`sim`], [`mutants`].
 
 mod bench;
 mod ci;
 mod crash;
 mod damage;
 mod layers;
+mod mutants;
+mod sim;
 mod tidy;
 
 use std::{path::PathBuf, process::ExitCode};
@@ -49,6 +51,29 @@ enum Command {
         #[arg(long, default_value_t = 97)]
         step: u64,
     },
+    /// Play many seeds in the simulator.
+    Sim {
+        /// How many
+        #[arg(long, default_value_t = 100_000)]
+        seeds: u64,
+        /// The first
+        #[arg(long, default_value_t = 0)]
+        first: u64,
+    },
+    /// Look for every defect that can be planted into the simulator.
+    Flaws {
+        /// With so many seeds at most
+        #[arg(long, default_value_t = 2000)]
+        seeds: u64,
+    },
+    /// Play the scenarios of the explorer with everything wrong that can be, one after the other.
+    Explore {
+        /// Also every pair of every this many places
+        #[arg(long, value_name = "EVERY")]
+        pairs: Option<usize>,
+    },
+    /// Change the crates that decide, one place at a time, and see whether their tests notice. Takes hours; can be resumed.
+    Mutants(mutants::Args),
     /// Check the text of sources, manifests and pages.
     Tidy,
 }
@@ -60,6 +85,10 @@ fn main() -> ExitCode {
         Command::Crash(args) => crash::run(args),
         Command::Damage { step } => damage::run(step),
         Command::Layers => layers::run(),
+        Command::Sim { seeds, first } => sim::seeds(first, seeds),
+        Command::Flaws { seeds } => sim::flaws(seeds),
+        Command::Explore { pairs } => sim::explore(pairs),
+        Command::Mutants(args) => mutants::run(&args),
         Command::Tidy => tidy::run(),
     };
     match result {

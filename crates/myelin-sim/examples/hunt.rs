@@ -1,10 +1,10 @@
-//! Plays many seeds: `hunt FIRST COUNT`. Ends with 1 if one of them breaks a rule, and shows it cut down.
+//! Plays many seeds: `hunt FIRST COUNT`. Ends with 1 if one of them breaks a rule, and says how to see it again.
 
 #![expect(clippy::print_stdout, reason = "what it finds is what it prints")]
 
 use std::{process::ExitCode, time::Instant};
 
-use myelin_sim::{Scenario, run, scenario, script, shrink};
+use myelin_sim::{hunt, scenario};
 
 fn main() -> ExitCode {
     let numbers: Vec<u64> = std::env::args().skip(1).filter_map(|it| it.parse().ok()).collect();
@@ -13,25 +13,27 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let start = Instant::now();
-    let (mut n_steps, mut n_bad) = (0, 0);
-    for seed in *first..first.saturating_add(*count) {
-        let history = scenario(seed);
-        let outcome = run(&history);
-        n_steps += outcome.n_steps;
-        if let Some(breach) = outcome.breach {
-            n_bad += 1;
-            println!("seed {seed}: {breach}");
-            show(&history);
+    let found = hunt(*first..first.saturating_add(*count), scenario, |n| {
+        if n % 10_000 == 0 {
+            eprintln!("{n} seeds, {:.0} s", start.elapsed().as_secs_f64());
         }
+        true
+    });
+    for (name, n) in &found.played {
+        println!("{n:>8} {name}");
     }
-    println!("{count} seeds, {n_bad} bad, {n_steps} steps, {:.1?}", start.elapsed());
-    if n_bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-fn show(history: &Scenario) {
-    let small = Scenario { traced: true, ..shrink(history) };
-    println!("{}", script::render(&small));
-    for line in run(&small).trace {
-        println!("{line}");
+    println!(
+        "{} seeds from {first}: {} steps, {} calls, {} commits, {} starts of a control plane, {:.0} s, {} findings",
+        found.n_runs,
+        found.n_steps,
+        found.n_calls,
+        found.n_commits,
+        found.n_starts,
+        start.elapsed().as_secs_f64(),
+        found.findings.len()
+    );
+    for (seed, breach) in &found.findings {
+        println!("seed {seed}: {breach}\n  myelin sim --seed {seed} --trace");
     }
+    if found.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

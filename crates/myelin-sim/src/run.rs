@@ -15,9 +15,10 @@ use myelin_executor::fake::CallKind;
 use myelin_shape::RunNodeGroupSpec;
 
 use crate::{
-    Breach, Happening, PATIENCE, ReportFate, Scenario, Step, WATCH,
+    Breach, Happening, PATIENCE, ReportFate, Scenario, WATCH,
     run::control::{Control, Started, start},
     store::SimStore,
+    story::Trace,
     world::{Crash, Due, Shared},
 };
 
@@ -38,6 +39,8 @@ pub struct Outcome {
     pub played: BTreeMap<String, u64>,
     /// What happened, line by line, if that was asked for.
     pub trace: Vec<String>,
+    /// The part of the trace that [`story`](Self::story) tells.
+    pub(crate) told: Vec<String>,
 }
 
 /// How much of what there was.
@@ -172,7 +175,7 @@ impl<'a> Stage<'a> {
         if world.is_calm() {
             return;
         }
-        world.note_played(&Step::At(Duration::ZERO, happening.clone()));
+        world.note_happening(&happening);
         match happening {
             Happening::MachineDies(node) => world.lose_machine(&node),
             Happening::AgentDies(node) => world.end_agents(&node),
@@ -317,6 +320,7 @@ impl<'a> Stage<'a> {
         let at = [next, wake.map(|wait| now + wait)].into_iter().flatten().min();
         let at = at.unwrap_or(now + Duration::from_secs(1));
         let sleep = sleep_until(Instant::now() + at.saturating_sub(now));
+        let scheduled = self.world.lock().scheduled();
         let report = async {
             match (&mut self.control, &mut self.starting) {
                 (Some(control), _) => control.wait_for_report().await,
@@ -334,12 +338,14 @@ impl<'a> Stage<'a> {
         tokio::select! {
             biased;
             () = report => {}
+            () = scheduled.notified() => {}
             () = sleep => {}
         }
     }
 
     fn outcome(self) -> Outcome {
         let mut world = self.world.lock();
+        let Trace { all: trace, told } = world.take_trace();
         Outcome {
             breach: world.breach().cloned(),
             converged_after: self.converged_at.map(|at| at.saturating_sub(self.scenario.calm_at)),
@@ -347,7 +353,8 @@ impl<'a> Stage<'a> {
             n_steps: world.n_steps(),
             counts: world.counts(),
             played: world.take_played(),
-            trace: world.take_trace(),
+            trace,
+            told,
         }
     }
 }

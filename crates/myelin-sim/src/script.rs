@@ -21,7 +21,7 @@ mod write;
 
 use myelin_executor::fake::CallKind;
 
-pub(crate) use self::write::line;
+pub(crate) use self::write::{happening, line};
 pub use self::{line::ScriptError, read::parse, write::render};
 
 /// Returns the word that a kind of call has in a script.

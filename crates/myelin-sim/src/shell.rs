@@ -144,11 +144,16 @@ impl Shell for SimShell {
     }
 
     fn tell(&mut self, event: DriverEvent) {
-        self.world.lock().log(|| {
+        let line = || {
             let of = event.node.as_ref().zip(event.attempt);
             let of = of.map_or_else(String::new, |(node, attempt)| format!("{node}#{attempt} "));
             format!("  {of}{}", event.kind)
-        });
+        };
+        // The call that is made says the one, the stage that is reached the other.
+        let is_detail =
+            matches!(event.kind, EventKind::Dispatched { .. } | EventKind::Succeeded { .. });
+        let mut world = self.world.lock();
+        if is_detail { world.log_detail(line) } else { world.log(line) }
     }
 
     fn submit(&mut self, duty: Duty) -> Result<(), Box<str>> {

@@ -173,12 +173,19 @@ impl Step {
     /// Returns the short name of what goes wrong, for counting.
     pub fn name(&self) -> String {
         match self {
-            Self::At(_, happening) => word(happening),
+            Self::At(_, happening) => happening.name(),
             Self::Call(kind, _, fate) => format!("call {} {}", word(kind), word(fate)),
             Self::Boot(_, fate) => format!("boot {}", word(fate)),
             Self::Commit(_, fate) => format!("commit {}", word(fate)),
             Self::Report(_, fate) => format!("report {}", word(fate)),
         }
+    }
+}
+
+impl Happening {
+    /// Returns the short name, for counting.
+    pub(crate) fn name(&self) -> String {
+        word(self)
     }
 }
 

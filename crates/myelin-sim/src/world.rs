@@ -16,25 +16,25 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::mpsc::UnboundedSender, time::Instant};
+use tokio::{
+    sync::{Notify, mpsc::UnboundedSender},
+    time::Instant,
+};
 
 use myelin_executor::fake::CallKind;
 use myelin_shape::{AttemptKey, ClusterUid, LogicalNodeId, NodeAttemptId, ProviderLeaseId, RunId};
 use myelin_state::{ErrorClass, NodeObservation, OperationKind};
 
 use crate::{
-    BootFate, CallFate, CommitFate, Config, Counts, ReportFate, Scenario, Step, script,
+    BootFate, CallFate, CommitFate, Config, Counts, Happening, ReportFate, Scenario, Step, script,
+    story::{Trace, clock},
     world::{
         agents::Agent,
         effects::{Machine, Session},
     },
 };
 
-pub(crate) use self::{
-    agents::secret,
-    provider::SimProvider,
-    timeline::{Due, clock},
-};
+pub(crate) use self::{agents::secret, provider::SimProvider, timeline::Due};
 
 /// The cluster whose control plane runs.
 pub(crate) const CLUSTER: ClusterUid = ClusterUid([7; 16]);
@@ -120,6 +120,8 @@ pub(crate) struct World {
     start: Instant,
     timeline: BTreeMap<(Duration, u64), Due>,
     n_scheduled: u64,
+    /// Told when something is scheduled, which may be earlier than anything before.
+    scheduled: Arc<Notify>,
     machines: BTreeMap<u64, Machine>,
     sessions: BTreeMap<u64, Session>,
     agents: BTreeMap<(AttemptKey, u64), Agent>,
@@ -149,7 +151,7 @@ pub(crate) struct World {
     /// What the last listing held.
     pub(crate) last_listing: Vec<String>,
     calm: bool,
-    trace: Option<Vec<String>>,
+    trace: Option<Trace>,
     played: BTreeMap<String, u64>,
     breach: Option<Breach>,
     n_steps: u64,
@@ -177,6 +179,7 @@ impl World {
             start: Instant::now(),
             timeline: BTreeMap::new(),
             n_scheduled: 0,
+            scheduled: Arc::default(),
             machines: BTreeMap::new(),
             sessions: BTreeMap::new(),
             agents: BTreeMap::new(),
@@ -197,7 +200,7 @@ impl World {
             observations: None,
             last_listing: Vec::new(),
             calm: false,
-            trace: scenario.traced.then(Vec::new),
+            trace: scenario.traced.then(Trace::default),
             played: BTreeMap::new(),
             breach: None,
             n_steps: 0,
@@ -319,10 +322,25 @@ impl World {
         self.log(|| format!("! {}", script::line(step)));
     }
 
+    pub(crate) fn note_happening(&mut self, happening: &Happening) {
+        *self.played.entry(happening.name()).or_default() += 1;
+        self.log(|| format!("! {}", script::happening(happening)));
+    }
+
+    /// Writes down what happened.
     pub(crate) fn log(&mut self, line: impl FnOnce() -> String) {
+        self.write_down(true, line);
+    }
+
+    /// Writes down what says little to somebody who reads what happened.
+    pub(crate) fn log_detail(&mut self, line: impl FnOnce() -> String) {
+        self.write_down(false, line);
+    }
+
+    fn write_down(&mut self, is_told: bool, line: impl FnOnce() -> String) {
         let at = self.start.elapsed();
         if let Some(trace) = &mut self.trace {
-            trace.push(format!("{:>10} {}", clock(at), line()));
+            trace.write(at, &line(), is_told);
         }
     }
 
@@ -337,7 +355,7 @@ impl World {
         self.breach.as_ref()
     }
 
-    pub(crate) fn take_trace(&mut self) -> Vec<String> {
+    pub(crate) fn take_trace(&mut self) -> Trace {
         self.trace.take().unwrap_or_default()
     }
 

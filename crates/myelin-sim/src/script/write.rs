@@ -91,7 +91,7 @@ fn limits(limits: &Limits) -> Vec<String> {
 /// Renders one step.
 pub(crate) fn line(step: &Step) -> String {
     match step {
-        Step::At(at, happening) => format!("at {} {}", time(*at), happens(happening)),
+        Step::At(at, what) => format!("at {} {}", time(*at), happening(what)),
         Step::Call(kind, nth, fate) => {
             format!("call {} {nth} {}", call_name(*kind), call(fate))
         }
@@ -105,7 +105,8 @@ pub(crate) fn line(step: &Step) -> String {
     }
 }
 
-fn happens(happening: &Happening) -> String {
+/// Renders what happens, without when.
+pub(crate) fn happening(happening: &Happening) -> String {
     match happening {
         Happening::Want(groups) => {
             let groups = groups.iter().map(group);

@@ -15,7 +15,7 @@ use super::{
     Due, World,
     effects::{facts, number_of},
 };
-use crate::{CallFate, Step};
+use crate::{CallFate, Step, script::call_name, story::is_of_sweeps};
 
 /// What was asked.
 #[derive(Clone, Debug)]
@@ -54,6 +54,8 @@ pub(crate) struct Flight {
     request: Request,
     sender: oneshot::Sender<Reply>,
     fate: Option<CallFate>,
+    nth: u32,
+    is_told: bool,
     asked_at: Duration,
     answers_in: Duration,
 }
@@ -84,22 +86,27 @@ impl Request {
     }
 }
 
-impl fmt::Display for Request {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Request {
+    /// Returns what it is about.
+    fn what(&self) -> String {
         let attempt = |key: &AttemptKey| format!("{}#{}", key.node, key.attempt);
         match self {
-            Self::Identity => f.write_str("identity"),
-            Self::Create(request) => write!(f, "create {}", attempt(&request.key)),
-            Self::Find(key) => write!(f, "find {}", attempt(key)),
-            Self::Endpoint(lease) => write!(f, "endpoint {}", lease.lease_id),
-            Self::Presence(lease) => write!(f, "presence {}", lease.lease_id),
-            Self::Destroy(lease) => write!(f, "destroy {}", lease.lease_id),
-            Self::List(_) => f.write_str("list"),
-            Self::Start(request) => write!(f, "start {}", attempt(&request.key)),
-            Self::FindSession(key) => write!(f, "find session {}", attempt(key)),
-            Self::Conclude(session) => write!(f, "conclude {}", session.0),
-            Self::Cancel(session) => write!(f, "cancel {}", session.0),
+            Self::Identity => "the account".to_owned(),
+            Self::Create(request) => attempt(&request.key),
+            Self::Start(request) => attempt(&request.key),
+            Self::Find(key) | Self::FindSession(key) => attempt(key),
+            Self::Endpoint(lease) | Self::Presence(lease) | Self::Destroy(lease) => {
+                lease.lease_id.to_string()
+            }
+            Self::List(_) => "every machine".to_owned(),
+            Self::Conclude(session) | Self::Cancel(session) => format!("session {}", session.0),
         }
+    }
+}
+
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", call_name(self.kind()), self.what())
     }
 }
 
@@ -125,9 +132,10 @@ impl World {
         let nth = self.counts.calls.entry(kind).or_default();
         *nth += 1;
         let nth = *nth;
-        self.log(|| format!("> {request} ({kind:?} {nth})"));
-        self.check_recorded(&request);
         let fate = self.fates.calls.remove(&(kind, nth));
+        let is_told = fate.is_some() || !is_of_sweeps(kind);
+        self.write_down(is_told, || format!("> {} {nth}: {}", call_name(kind), request.what()));
+        self.check_recorded(&request);
         if let Some(fate) = &fate {
             self.note_played(&Step::Call(kind, nth, fate.clone()));
         }
@@ -141,7 +149,15 @@ impl World {
         }
         self.check_unknown(&request);
         let (effect_in, answers_in) = self.times(kind, nth, fate.as_ref());
-        let flight = Box::new(Flight { request, sender, fate, asked_at: self.now(), answers_in });
+        let flight = Box::new(Flight {
+            request,
+            sender,
+            fate,
+            is_told,
+            nth,
+            asked_at: self.now(),
+            answers_in,
+        });
         self.schedule_in(effect_in, Due::Effect(flight));
         Begun::Waits
     }
@@ -212,9 +228,10 @@ impl World {
 
     /// Lets a call take effect, and answer.
     pub(crate) fn take_effect(&mut self, flight: Flight) {
-        let Flight { request, sender, fate, asked_at, answers_in } = flight;
+        let Flight { request, sender, fate, nth, is_told, asked_at, answers_in } = flight;
         let mut reply = self.effect(&request, fate.as_ref(), asked_at);
-        self.log(|| format!("= {request}: {}", Shown(&reply)));
+        let name = call_name(request.kind());
+        self.write_down(is_told, || format!("= {name} {nth}: {}", Shown(&reply)));
         match fate {
             Some(CallFate::LosesReply | CallFate::Late(_) | CallFate::Hangs) => {
                 // Nobody answers: who waits goes on waiting, and is told nothing by a sender that is dropped.

@@ -1,6 +1,11 @@
 //! What happens when, and what time the clock of the host shows.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use tokio::sync::Notify;
 
 use myelin_shape::AttemptKey;
 use myelin_state::{BootstrapStage, NodeObservation};
@@ -45,11 +50,6 @@ const SPEAK_EVERY: Duration = Duration::from_secs(1);
 /// How often an operator looks after a cluster in which nothing is wrong any more.
 const CARE_EVERY: Duration = Duration::from_mins(2);
 
-/// Renders a time since the start in seconds.
-pub(crate) fn clock(at: Duration) -> String {
-    format!("{:.3}", at.as_secs_f64())
-}
-
 impl World {
     /// Returns how long ago the start was.
     pub(crate) fn now(&self) -> Duration {
@@ -69,10 +69,16 @@ impl World {
     pub(crate) fn schedule(&mut self, at: Duration, due: Due) {
         self.n_scheduled += 1;
         self.timeline.insert((at.max(self.now()), self.n_scheduled), due);
+        self.scheduled.notify_one();
     }
 
     pub(super) fn schedule_in(&mut self, delay: Duration, due: Due) {
         self.schedule(self.now() + delay, due);
+    }
+
+    /// Returns what is told when something is scheduled.
+    pub(crate) fn scheduled(&self) -> Arc<Notify> {
+        Arc::clone(&self.scheduled)
     }
 
     /// Returns when something happens next.

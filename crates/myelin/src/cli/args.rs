@@ -103,6 +103,8 @@ pub(super) enum Command {
     Backup(BackupArgs),
     /// Put a copy of the state back, or go on from a state that is not the latest
     Restore(RestoreArgs),
+    /// Play the loop in a simulated world, by a script or a seed
+    Sim(SimArgs),
     /// Print the JSON Schema of the cluster file
     Schema,
     /// Print a completion script
@@ -283,6 +285,25 @@ pub(super) struct RestoreArgs {
     /// Do not ask
     #[arg(short, long)]
     pub(super) yes: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct SimArgs {
+    /// What happens, line by line [default: what the seed draws]
+    #[arg(value_name = "FILE")]
+    pub(super) file: Option<PathBuf>,
+    /// Draws what happens; with a file, only how long each call takes
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(super) seed: u64,
+    /// Play so many seeds from that on, and show the first that breaks a rule, made short
+    #[arg(long, value_name = "N", conflicts_with = "trace")]
+    pub(super) seeds: Option<u64>,
+    /// Show every call, report and step
+    #[arg(long)]
+    pub(super) trace: bool,
+    /// Write the result as JSON
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 #[derive(Debug, Args)]

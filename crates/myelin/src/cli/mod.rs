@@ -7,7 +7,7 @@
 //! 101 a broken rule, which only builds with debug assertions look for. Results go to standard output, everything else
 //! to standard error; an error ends with a `hint:` line.
 //!
-//! Reading order: [`run`], `args`, `up`, `plan`, `read`, `operate`, `down`, `census`, `backup`.
+//! Reading order: [`run`], `args`, `up`, `plan`, `read`, `operate`, `down`, `census`, `backup`, `sim`.
 
 mod args;
 mod ask;
@@ -23,6 +23,7 @@ mod output;
 mod plan;
 mod progress;
 mod read;
+mod sim;
 mod table;
 mod terminal;
 mod time;
@@ -59,6 +60,13 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     if let Command::Agent { join_file } = &cli.command {
         return agent(join_file);
     }
+    if let Command::Sim(args) = &cli.command {
+        // It has runtimes of its own, and what goes wrong in a simulated world is no news of this one.
+        if cli.globals.verbose > 0 {
+            log::init(&cli.globals);
+        }
+        return ended(sim::sim(args));
+    }
     log::init(&cli.globals);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let outcome = match runtime {
@@ -70,6 +78,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
         Err(error) => Err(Failure::new(format!("cannot start: {error}"))),
     };
+    ended(outcome)
+}
+
+fn ended(outcome: Outcome) -> ExitCode {
     match outcome {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
@@ -120,9 +132,8 @@ async fn dispatch(cli: Cli) -> Outcome {
         Command::Completions { shell } => meta::completions(shell),
         Command::Man => meta::man(),
         Command::Debug { what } => operate::debug(&globals, what).await,
-        Command::Agent { join_file } => Err(Failure::new(format!(
-            "the agent of {} is run before anything else",
-            join_file.display()
-        ))),
+        Command::Agent { .. } | Command::Sim(_) => {
+            Err(Failure::new("this is run before anything else"))
+        }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Everything is waited for with a deadline, and looked for in `/proc` afterwards.
 
+mod sim;
 mod site;
 
 mod backups;

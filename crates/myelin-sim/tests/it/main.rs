@@ -1,0 +1,4 @@
+//! The simulator as others use it, and scenarios with what must be seen in them.
+
+mod hunted;
+mod scenarios;

@@ -1,0 +1,58 @@
+//! `myelin sim`, as it is typed.
+
+use super::site::Site;
+
+const LOST: &str = "settle-window 10s\nat 0s want a:1\ncall create 1 loses-reply\ncalm 3m\n";
+
+#[test]
+fn a_script_is_played_and_what_is_expected_of_it_is_not_read() {
+    let site = Site::new();
+    let script = site.write("lost.txt", &format!("{LOST}----\nsomething else\n"));
+    let told = site.ok(&["sim", script.to_str().unwrap()]);
+    assert!(told.contains("call create 1 loses-reply"), "{told}");
+    assert!(told.contains("find a-0#0"), "{told}");
+    assert!(told.contains("as desired"), "{told}");
+}
+
+#[test]
+fn a_run_is_written_as_json() {
+    let site = Site::new();
+    let script = site.write("lost.txt", LOST);
+    let run: serde_json::Value =
+        serde_json::from_str(&site.ok(&["sim", script.to_str().unwrap(), "--json"])).unwrap();
+    assert_eq!(run["broken"], serde_json::Value::Null);
+    assert_eq!(run["machines"], serde_json::json!(["a-0"]));
+    assert_eq!(run["calls"]["create"], 1, "it is found, not made again");
+    assert_eq!(run["script"], LOST);
+}
+
+#[test]
+fn many_seeds_are_played_and_counted() {
+    let site = Site::new();
+    let told = site.ok(&["sim", "--seeds", "10", "--seed", "30"]);
+    let last = told.lines().last().unwrap();
+    assert!(last.starts_with("10 seeds, ") && last.ends_with(": 0 broken rules"), "{told}");
+}
+
+#[test]
+fn a_seed_always_gives_the_same_history() {
+    let site = Site::new();
+    let first = site.ok(&["sim", "--seed", "22", "--trace"]);
+    assert_eq!(first, site.ok(&["sim", "--seed", "22", "--trace"]));
+    assert_ne!(first, site.ok(&["sim", "--seed", "23", "--trace"]));
+}
+
+#[test]
+fn scripts_that_make_no_sense_are_refused_with_a_place() {
+    let site = Site::new();
+    let wrong = site.write("wrong.txt", "at 5s crahs 3s\n");
+    let error = site.fails(1, &["sim", wrong.to_str().unwrap()]);
+    assert!(error.contains("wrong.txt: line 1, column 7: there is no happening"), "{error}");
+    assert!(error.contains("did you mean crash?"), "{error}");
+    let long = site.write("long.txt", &"# nothing\n".repeat(200_000));
+    let error = site.fails(1, &["sim", long.to_str().unwrap()]);
+    assert!(error.contains("longer than a script may be"), "{error}");
+    let error = site.fails(1, &["sim", "missing.txt"]);
+    assert!(error.contains("cannot read missing.txt"), "{error}");
+    site.fails(2, &["sim", "--seeds", "many"]);
+}
