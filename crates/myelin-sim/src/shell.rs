@@ -16,7 +16,7 @@ use myelin_membership::Membership;
 use myelin_shape::{
     AttemptKey, ClusterShape, LogicalNodeId, NodeAttemptId, OperationId, RunNodeGroupSpec,
 };
-use myelin_state::EventKind;
+use myelin_state::{EventKind, NodeStage};
 use myelin_store::Source;
 
 use crate::{
@@ -149,9 +149,13 @@ impl Shell for SimShell {
             let of = of.map_or_else(String::new, |(node, attempt)| format!("{node}#{attempt} "));
             format!("  {of}{}", event.kind)
         };
-        // The call that is made says the one, the stage that is reached the other.
-        let is_detail =
-            matches!(event.kind, EventKind::Dispatched { .. } | EventKind::Succeeded { .. });
+        // The call that is made says the first, the stage that is reached the second, and that it is ready the third.
+        let is_detail = matches!(
+            event.kind,
+            EventKind::Dispatched { .. }
+                | EventKind::Succeeded { .. }
+                | EventKind::Advanced { to: NodeStage::Dormant, .. }
+        );
         let mut world = self.world.lock();
         if is_detail { world.log_detail(line) } else { world.log(line) }
     }

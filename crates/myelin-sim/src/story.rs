@@ -21,6 +21,18 @@ impl Trace {
             self.told.push(format!("{:>8.1} {line}", at.as_secs_f64()));
         }
     }
+
+    /// Writes down what a call did: in the story on the line of the call, if that is the last one.
+    pub(crate) fn write_effect(&mut self, at: Duration, call: &str, effect: &str, is_told: bool) {
+        let of_call = format!("{:>8.1} > {call}: ", at.as_secs_f64());
+        let call_line = self.told.last_mut().filter(|last| is_told && last.starts_with(&of_call));
+        let is_new = is_told && call_line.is_none();
+        if let Some(line) = call_line {
+            line.push_str(" = ");
+            line.push_str(effect);
+        }
+        self.write(at, &format!("= {call}: {effect}"), is_new);
+    }
 }
 
 /// Renders a time since the start in seconds.
@@ -32,11 +44,11 @@ impl Outcome {
     /// Tells what happened: the trace of a scenario that was traced, without sweeps and what else repeats itself, and how it
     /// ended.
     ///
-    /// Lines with `!` are what went wrong or was asked for, those with `>` calls, and those with `=` what they did; what is
-    /// indented is what the control plane made of it. Times are in seconds since the start.
+    /// Lines with `!` are what goes wrong or is asked for, those with `>` calls, and what comes after `=` is what they do;
+    /// what is indented is what the control plane makes of it. Times are in seconds since the start.
     pub fn story(&self) -> String {
         let mut text = String::new();
-        for line in &self.told {
+        for line in without_repetition(&self.told) {
             writeln!(text, "{line}").expect("a string takes everything");
         }
         let calls = self.counts.calls.iter().filter(|(kind, _)| !is_of_sweeps(**kind));
@@ -60,4 +72,47 @@ impl Outcome {
 /// Returns whether such calls are made by sweeps, which find nothing most of the time.
 pub(crate) fn is_of_sweeps(kind: CallKind) -> bool {
     matches!(kind, CallKind::Identity | CallKind::List)
+}
+
+/// Leaves out what repeats itself, numbers aside: of many times, the first two and the last one remain.
+fn without_repetition(lines: &[String]) -> Vec<String> {
+    let shapes: Vec<_> = lines.iter().map(|line| shape(line)).collect();
+    let mut kept = Vec::new();
+    let mut at = 0;
+    while at < lines.len() {
+        let (length, times) = repetition(&shapes[at..]);
+        let end = at + length * times;
+        if times < SOME_TIMES {
+            kept.push(lines[at].clone());
+            at += 1;
+            continue;
+        }
+        kept.extend_from_slice(&lines[at..at + 2 * length]);
+        kept.push(format!("       … {} times more", times - 3));
+        kept.extend_from_slice(&lines[end - length..end]);
+        at = end;
+    }
+    kept
+}
+
+/// Fewer times are told one by one.
+const SOME_TIMES: usize = 5;
+
+/// No more lines than this repeat themselves together.
+const LONGEST: usize = 8;
+
+/// Returns how many lines repeat themselves at the beginning, and how many times they are there.
+fn repetition(shapes: &[String]) -> (usize, usize) {
+    let times = |length: usize| {
+        let first = &shapes[..length];
+        shapes.chunks_exact(length).take_while(|next| *next == first).count()
+    };
+    let lengths = 1..=LONGEST.min(shapes.len());
+    let all = lengths.map(|length| (length, times(length))).filter(|(_, it)| *it >= SOME_TIMES);
+    all.max_by_key(|(length, times)| length * times).unwrap_or((1, 1))
+}
+
+/// Returns a line without its numbers.
+fn shape(line: &str) -> String {
+    line.chars().filter(|it| !it.is_ascii_digit()).collect::<String>().trim_start().to_owned()
 }

@@ -344,6 +344,14 @@ impl World {
         }
     }
 
+    /// Writes down what a call did.
+    fn write_down_effect(&mut self, is_told: bool, call: &str, effect: impl FnOnce() -> String) {
+        let at = self.start.elapsed();
+        if let Some(trace) = &mut self.trace {
+            trace.write_effect(at, call, &effect(), is_told);
+        }
+    }
+
     /// Notes that a rule was broken. The first one counts.
     pub(crate) fn break_rule(&mut self, rule: &'static str, what: String) {
         self.log(|| format!("BROKEN {rule}: {what}"));

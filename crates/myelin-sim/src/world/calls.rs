@@ -133,12 +133,13 @@ impl World {
         *nth += 1;
         let nth = *nth;
         let fate = self.fates.calls.remove(&(kind, nth));
-        let is_told = fate.is_some() || !is_of_sweeps(kind);
-        self.write_down(is_told, || format!("> {} {nth}: {}", call_name(kind), request.what()));
-        self.check_recorded(&request);
         if let Some(fate) = &fate {
             self.note_played(&Step::Call(kind, nth, fate.clone()));
         }
+        let is_told = fate.is_some() || !is_of_sweeps(kind);
+        let call = format!("{} {nth}", call_name(kind));
+        self.write_down(is_told, || format!("> {call}: {}", request.what()));
+        self.check_recorded(&request);
         match fate {
             Some(CallFate::CrashBefore) => {
                 self.crash(&format!("before {request}"), None, false);
@@ -230,13 +231,17 @@ impl World {
     pub(crate) fn take_effect(&mut self, flight: Flight) {
         let Flight { request, sender, fate, nth, is_told, asked_at, answers_in } = flight;
         let mut reply = self.effect(&request, fate.as_ref(), asked_at);
-        let name = call_name(request.kind());
-        self.write_down(is_told, || format!("= {name} {nth}: {}", Shown(&reply)));
+        let is_heard =
+            !matches!(fate, Some(CallFate::LosesReply | CallFate::Late(_) | CallFate::Hangs));
+        let call = format!("{} {nth}", call_name(request.kind()));
+        self.write_down_effect(is_told, &call, || {
+            format!("{}{}", Shown(&reply), if is_heard { "" } else { ", and no answer" })
+        });
+        if !is_heard {
+            // Who waits goes on waiting, and is told nothing by a sender that is dropped.
+            return;
+        }
         match fate {
-            Some(CallFate::LosesReply | CallFate::Late(_) | CallFate::Hangs) => {
-                // Nobody answers: who waits goes on waiting, and is told nothing by a sender that is dropped.
-                return;
-            }
             Some(CallFate::CrashAfter) => {
                 return self.crash(&format!("after {request}"), None, false);
             }
@@ -278,7 +283,9 @@ impl World {
             return Err(ProviderError::new(class, "an outage"));
         }
         match fate {
-            Some(CallFate::Hangs) => Err(ProviderError::new(ErrorClass::Ambiguous, "never heard")),
+            Some(CallFate::Hangs) => {
+                Err(ProviderError::new(ErrorClass::Ambiguous, "nothing happens"))
+            }
             Some(CallFate::Fails(class)) => Err(ProviderError::new(*class, "it fails")),
             Some(CallFate::Lies) => self.lie(request),
             Some(CallFate::FindsNothing) => find_nothing(request),
