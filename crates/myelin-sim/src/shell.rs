@@ -128,6 +128,13 @@ impl SimShell {
     }
 }
 
+/// Renders what the control plane made of something.
+fn told(event: &DriverEvent) -> String {
+    let of = event.node.as_ref().zip(event.attempt);
+    let of = of.map_or_else(String::new, |(node, attempt)| format!("{node}#{attempt} "));
+    format!("  {of}{}", event.kind)
+}
+
 impl Shell for SimShell {
     fn now(&self) -> SystemTime {
         self.clock.now()
@@ -135,6 +142,11 @@ impl Shell for SimShell {
 
     fn ran(&mut self, driver: &ClusterDriver, effects: &Effects, now: SystemTime) {
         self.check(driver, effects, now);
+        // What is ignored is told nobody else.
+        let events = effects.changed.events.iter();
+        for event in events.filter(|it| matches!(it.kind, EventKind::Ignored { .. })) {
+            self.world.lock().log(|| told(event));
+        }
         if self.has(Flaw::SubmitsFirst) {
             for duty in &effects.submit {
                 // The second time, it is under way already.
@@ -144,11 +156,7 @@ impl Shell for SimShell {
     }
 
     fn tell(&mut self, event: DriverEvent) {
-        let line = || {
-            let of = event.node.as_ref().zip(event.attempt);
-            let of = of.map_or_else(String::new, |(node, attempt)| format!("{node}#{attempt} "));
-            format!("  {of}{}", event.kind)
-        };
+        let line = || told(&event);
         // The call that is made says the first, the stage that is reached the second, and that it is ready the third.
         let is_detail = matches!(
             event.kind,

@@ -234,8 +234,10 @@ impl World {
         let is_heard =
             !matches!(fate, Some(CallFate::LosesReply | CallFate::Late(_) | CallFate::Hangs));
         let call = format!("{} {nth}", call_name(request.kind()));
-        self.write_down_effect(is_told, &call, || {
-            format!("{}{}", Shown(&reply), if is_heard { "" } else { ", and no answer" })
+        self.write_down_effect(is_told, &call, || match fate {
+            Some(CallFate::Hangs) => "nothing, and no answer".to_owned(),
+            _ if is_heard => Shown(&reply).to_string(),
+            _ => format!("{}, and no answer", Shown(&reply)),
         });
         if !is_heard {
             // Who waits goes on waiting, and is told nothing by a sender that is dropped.
