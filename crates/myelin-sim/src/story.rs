@@ -22,16 +22,22 @@ impl Trace {
         }
     }
 
-    /// Writes down what a call did: in the story on the line of the call, if that is the last one.
+    /// Writes down what a call did: in the story on the line of the call, if nothing but calls came after it.
     pub(crate) fn write_effect(&mut self, at: Duration, call: &str, effect: &str, is_told: bool) {
         let of_call = format!("{:>8.1} > {call}: ", at.as_secs_f64());
-        let call_line = self.told.last_mut().filter(|last| is_told && last.starts_with(&of_call));
+        let call_line = self.last_calls().find(|line| is_told && line.starts_with(&of_call));
         let is_new = is_told && call_line.is_none();
         if let Some(line) = call_line {
             line.push_str(" = ");
             line.push_str(effect);
         }
         self.write(at, &format!("= {call}: {effect}"), is_new);
+    }
+
+    /// Returns the lines at the end that are of calls and of what goes wrong with them, the last first.
+    fn last_calls(&mut self) -> impl Iterator<Item = &mut String> {
+        let is_call = |line: &&mut String| matches!(line.as_bytes().get(9), Some(b'>' | b'!'));
+        self.told.iter_mut().rev().take_while(is_call)
     }
 }
 
