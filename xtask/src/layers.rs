@@ -70,6 +70,7 @@ pub(crate) const TABLE: &[Row] = &[
     row(3, "myelin-store", Kind::Shell),
     row(4, "myelin-durable", Kind::Shell),
     row(4, "myelin-inventory", Kind::Shell),
+    row(4, "myelin-model", Kind::Shell),
     row(4, "myelin-provider-process", Kind::Shell),
     row(5, "myelin-agent", Kind::Shell),
     row(5, "myelin-membership", Kind::Shell),

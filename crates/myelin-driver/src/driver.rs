@@ -63,7 +63,9 @@ pub struct Convergence {
 }
 
 /// The only writer of a run's observed state.
-#[derive(Debug)]
+///
+/// Cloned by explorations, which follow one cluster into several futures; a process has one that counts.
+#[derive(Clone, Debug)]
 pub struct ClusterDriver {
     pub(crate) options: Options,
     pub(crate) state: ClusterState,

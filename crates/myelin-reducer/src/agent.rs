@@ -46,10 +46,15 @@ pub(crate) fn bootstrap(
     if ended && !joined {
         let message = update.message.unwrap_or_else(|| describe(update.stage).into());
         end_attempt(node, &message, now, policy);
-    } else if update.stage == BootstrapStage::Closed && node.intent == NodeIntent::Active {
+    } else if update.stage == BootstrapStage::Closed && becomes_ready(node) {
         handed_off(node, now);
     }
     Folded::Applied
+}
+
+/// The end of a session changes nothing about a node that was handed off before it.
+fn becomes_ready(node: &ManagedNode) -> bool {
+    node.intent == NodeIntent::Active && !node.record.stage.is_handed_off()
 }
 
 /// A report may overtake the reply to the start that made its session.
@@ -120,7 +125,7 @@ fn became_ready(node: &mut ManagedNode, now: SystemTime) {
     if !node.is_ready() {
         return;
     }
-    node.record.ready_since = Some(now);
+    node.record.ready_since.get_or_insert(now);
     node.retry.next_effect_at = None;
     node.recovering = false;
     node.repairing = false;

@@ -186,7 +186,9 @@ fn failed(
         (OperationKind::CancelBootstrap, _) => cancel_failed(node, policy),
         (OperationKind::StartBootstrap, _) if !active => adoption_failed(node, policy),
         // The node is ready without it.
-        (OperationKind::StartBootstrap, _) if active && node.record.handed_off => {
+        (OperationKind::StartBootstrap | OperationKind::BootstrapConvergenceObserved, _)
+            if active && node.record.handed_off =>
+        {
             count(node, &message);
             return;
         }

@@ -1,0 +1,178 @@
+//! The search itself, and what it reports.
+
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write as _},
+    num::NonZeroUsize,
+    time::{Duration, Instant},
+};
+
+use stateright::{Checker, Model};
+
+use crate::{
+    Action, Scenario, State, action,
+    model::{DriverModel, SAFE},
+    step,
+};
+
+/// How far a search may go. One that gets there has shown nothing, and is an error.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// About how many transitions at most.
+    pub most_transitions: NonZeroUsize,
+    /// How many threads search.
+    pub threads: usize,
+}
+
+/// A search that went through everything, and what it has seen.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// How many different states there are.
+    pub n_states: usize,
+    /// How many transitions between them were followed.
+    pub n_transitions: u64,
+    /// In how many states the cluster is as wanted.
+    pub n_converged: usize,
+    /// How many transitions the longest shortest way to a state has.
+    pub max_depth: usize,
+    /// How many steps without a fault the state farthest away from a converged one needs at least.
+    pub farthest: u32,
+    /// Whether every way on without a fault ends in a converged state, not only one of them.
+    pub inevitable: bool,
+    /// How long it took.
+    pub time: Duration,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { n_states, n_transitions, n_converged, max_depth, farthest, .. } = self;
+        write!(f, "{n_states} states, {n_transitions} transitions, {n_converged} converged, ")?;
+        write!(f, "depth {max_depth}, at most {farthest} steps from a converged one, ")?;
+        let every = if self.inevitable { "on every way" } else { "on some way" };
+        write!(f, "reached {every}, {:.1} s", self.time.as_secs_f64())
+    }
+}
+
+/// Why a search does not show what it is to show.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Failure {
+    /// A rule is broken in a state.
+    #[error("a rule is broken\n{trace}")]
+    Broken {
+        /// The way there, for people.
+        trace: String,
+    },
+    /// From some states, no converged one is reachable without another fault or shape.
+    #[error("from {n_states} states no converged one is reachable; the first of them\n{trace}")]
+    Stuck {
+        /// How many.
+        n_states: usize,
+        /// The way to the first, for people.
+        trace: String,
+    },
+    /// The search was cut off.
+    #[error("cut off after {n_transitions} transitions, with {n_unexplored} states unexplored")]
+    CutOff {
+        /// How far it got.
+        n_transitions: u64,
+        /// How many states were met and not gone on from.
+        n_unexplored: usize,
+    },
+    /// Two states look alike and go on differently: the abstraction hides something.
+    #[error("two states look alike, and only one goes on so: {action}\n{trace}")]
+    Twins {
+        /// The action that tells them apart.
+        action: Action,
+        /// The way to the other one, for people.
+        trace: String,
+    },
+}
+
+/// Goes through all that can happen in a scenario.
+///
+/// # Errors
+///
+/// A broken rule, a state from which nothing leads to a converged one, or a search that was cut off.
+pub fn explore(scenario: &Scenario, limits: Limits) -> Result<Report, Failure> {
+    let start = Instant::now();
+    let checker = DriverModel::new(scenario.clone())
+        .checker()
+        .threads(limits.threads)
+        .target_state_count(limits.most_transitions.get())
+        .spawn_bfs()
+        .join();
+    if let Some(path) = checker.discovery(SAFE) {
+        return Err(Failure::Broken { trace: trace(scenario, &path.into_actions()) });
+    }
+    let graph = checker.model().graph();
+    let (n_transitions, n_unexplored) = (graph.n_transitions(), graph.n_unexplored());
+    // The checker and the graph count for themselves; only if both agree was everything seen.
+    if n_unexplored > 0 || graph.n_states() != checker.unique_state_count() {
+        return Err(Failure::CutOff { n_transitions, n_unexplored });
+    }
+    let backward = graph.backward();
+    if let Some((n_states, way)) = backward.stuck {
+        return Err(Failure::Stuck { n_states, trace: trace(scenario, &way) });
+    }
+    Ok(Report {
+        n_states: graph.n_states(),
+        n_transitions,
+        n_converged: graph.n_converged(),
+        max_depth: checker.max_depth(),
+        farthest: backward.farthest,
+        inevitable: backward.cycle.is_none(),
+        time: start.elapsed(),
+    })
+}
+
+/// Renders a way, action by action, with the state each leads to.
+fn trace(scenario: &Scenario, way: &[Action]) -> String {
+    let mut state = step::first(scenario);
+    let mut text = format!("{state}\n");
+    for &action in way {
+        state = step::next(scenario, &state, action);
+        // A String takes everything.
+        let _ = writeln!(text, "-- {action}\n{state}");
+    }
+    text
+}
+
+/// Checks the abstraction itself: that states which look alike also go on alike.
+///
+/// Goes on from every state that is met, also from those that look like one that is known, and compares what can happen
+/// and what that looks like. Costs as many steps as there are transitions from transitions.
+///
+/// # Errors
+///
+/// Two states that look alike and are not.
+pub fn explore_twins(scenario: &Scenario) -> Result<usize, Failure> {
+    let first = step::first(scenario);
+    let mut known: BTreeMap<u64, Vec<(Action, u64)>> = BTreeMap::new();
+    let mut pending = vec![(first, Vec::new())];
+    while let Some((state, way)) = pending.pop() {
+        let next = futures(scenario, &state);
+        let looks: Vec<_> = next.iter().map(|(action, next)| (*action, next.digest)).collect();
+        if let Some(others) = known.get(&state.digest) {
+            let told_apart = looks.iter().chain(others).find(|&look| {
+                !(looks.contains(look) && others.contains(look))
+            });
+            if let Some(&(action, _)) = told_apart {
+                return Err(Failure::Twins { action, trace: trace(scenario, &way) });
+            }
+            continue;
+        }
+        known.insert(state.digest, looks);
+        for (action, next) in next {
+            let mut way = way.clone();
+            way.push(action);
+            pending.push((next, way));
+        }
+    }
+    Ok(known.len())
+}
+
+fn futures(scenario: &Scenario, state: &State) -> Vec<(Action, State)> {
+    let mut actions = Vec::new();
+    action::possible(scenario, state, &mut actions);
+    actions.into_iter().map(|action| (action, step::next(scenario, state, action))).collect()
+}

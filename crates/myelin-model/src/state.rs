@@ -1,0 +1,148 @@
+//! A state of the model: a real driver, the world around it, and what may still go wrong.
+
+use std::{
+    fmt,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+    time::SystemTime,
+};
+
+use myelin_driver::ClusterDriver;
+use myelin_state::ManagedNode;
+
+use crate::{
+    Scenario,
+    face::Face,
+    world::{Agent, Progress, SlotWorld, World},
+};
+
+/// Everything there is at one moment. Two states are the same if they have the same [face](Face).
+#[derive(Clone)]
+pub struct State {
+    /// The driver itself, index and all: what it remembers beyond its records is followed, too.
+    pub(crate) driver: Arc<ClusterDriver>,
+    pub(crate) world: Arc<World>,
+    pub(crate) now: SystemTime,
+    pub(crate) wake_at: Option<SystemTime>,
+    /// How many of the scenario's shapes were applied.
+    pub(crate) applied: usize,
+    /// How many faults there may still be.
+    pub(crate) faults: u8,
+    /// Which rule is broken. Nothing follows then.
+    pub(crate) broken: Option<Arc<str>>,
+    /// The digest of the face.
+    pub(crate) digest: u64,
+}
+
+impl State {
+    /// Digests the face anew.
+    pub(crate) fn seal(&mut self, scenario: &Scenario) {
+        let mut hasher = DefaultHasher::new();
+        Face::of(self, scenario).hash(&mut hasher);
+        self.digest = hasher.finish();
+    }
+
+    /// Returns whether everything is as the driver wants it.
+    pub(crate) fn is_converged(&self) -> bool {
+        self.driver.convergence().converged
+    }
+
+    /// Returns whether something on its way would arrive later than its time is over if time passed now.
+    ///
+    /// A fault then, as a lost reply is one: how long things take without one is anything below their deadlines.
+    pub(crate) fn would_be_slow(&self) -> bool {
+        let nodes = &self.driver.state().nodes;
+        self.world.slots().any(|(slot, world)| {
+            nodes.get(&slot.id()).is_some_and(|node| self.slow(node, world))
+        })
+    }
+
+    fn slow(&self, node: &ManagedNode, world: &SlotWorld) -> bool {
+        let due = |time: Option<SystemTime>| time.is_some_and(|time| Some(time) <= self.wake_at);
+        let record = &node.record;
+        let call = world.call.as_ref();
+        let answers =
+            call.is_some_and(|call| call.stopping || !matches!(call.progress, Progress::Lost));
+        let agent = world.machine.as_ref().filter(|machine| machine.lives).map(|it| it.agent);
+        let boots = due(record.ready_by) || due(record.bootstrap_by);
+        let silence = record.silence.as_deref().map(|silence| silence.deadline);
+        answers && (boots || due(node.pending.as_deref().map(|pending| pending.deadline)))
+            || agent == Some(Agent::Starting) && boots
+            || matches!(agent, Some(Agent::Heard | Agent::CutOff)) && due(silence)
+    }
+}
+
+impl PartialEq for State {
+    fn eq(&self, other: &Self) -> bool {
+        self.digest == other.digest
+    }
+}
+
+impl Hash for State {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.digest.hash(hasher);
+    }
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// For people: what is known of each slot, and what is true of it where that differs.
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let since = self.now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        write!(f, "@{}", since.as_secs())?;
+        let nodes = &self.driver.state().nodes;
+        for (slot, world) in self.world.slots() {
+            match nodes.get(&slot.id()) {
+                Some(node) => write!(f, "  {slot}#{} {}", node.attempt, node.record.stage)?,
+                None => write!(f, "  {slot} unknown")?,
+            }
+            let node = nodes.get(&slot.id());
+            let facts = node.map(|node| {
+                [
+                    (node.intent == myelin_state::NodeIntent::Deleting, " deleting"),
+                    (node.record.lease.is_some(), " leased"),
+                    (node.retry.ambiguous_operation.is_some(), " unsettled"),
+                    (node.record.silence.is_some(), " silent"),
+                    (node.quarantine.is_some(), " quarantined"),
+                    (node.refused.is_some(), " refused"),
+                ]
+            });
+            for (_, fact) in facts.iter().flatten().filter(|(holds, _)| *holds) {
+                f.write_str(fact)?;
+            }
+            world.fmt(f)?;
+        }
+        if let Some(broken) = &self.broken {
+            write!(f, "\n   BROKEN {}", broken.replace('\n', "\n   BROKEN "))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for SlotWorld {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(machine) = &self.machine {
+            let lives = if machine.lives { "lives" } else { "is gone" };
+            write!(f, " [machine #{} {lives}", machine.attempt)?;
+            if machine.agent != Agent::Absent {
+                write!(f, ", agent {:?}", machine.agent)?;
+            }
+            f.write_str("]")?;
+        }
+        if let Some(call) = &self.call {
+            let progress = match call.progress {
+                Progress::Asked => "asked",
+                Progress::Done(_) => "done",
+                Progress::Lost => "lost",
+            };
+            let stopping = if call.stopping { ", to stop" } else { "" };
+            write!(f, " <{} {progress}{stopping}>", call.kind())?;
+        }
+        Ok(())
+    }
+}

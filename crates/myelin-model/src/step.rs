@@ -1,0 +1,405 @@
+//! What one action makes of a state, and every rule that is checked on the way.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use myelin_check::{Linter, Settled, Snapshot, converged};
+use myelin_decider::reconcile;
+use myelin_driver::{ClusterDriver, Desired, Effects, Event, Options, Target};
+use myelin_shape::NodeAttemptId;
+use myelin_state::{
+    BootstrapStage, ClusterState, DriverEvent, ErrorClass, NodeEvent, NodeObservation,
+    OperationKind, OperationOutcome, OperatorRequest,
+};
+
+use crate::{
+    Action, Flaw, Scenario, Slot, State,
+    face::slot_of,
+    scenario::retry,
+    world::{Agent, Breach, Machine, Progress, World, failed, lease, swactor},
+};
+
+/// How long it takes until something happens for which nobody waits.
+const REST: Duration = Duration::from_secs(1);
+
+/// Returns the state in which the first shape was just applied.
+pub(crate) fn first(scenario: &Scenario) -> State {
+    let slots = scenario.shapes.iter().flat_map(|shape| &shape.groups).map(|group| group.count);
+    let start = State {
+        driver: Arc::new(ClusterDriver::new(Options::default())),
+        world: Arc::new(World::new(slots.max().unwrap_or(0), scenario.flaw)),
+        now: SystemTime::UNIX_EPOCH,
+        wake_at: None,
+        applied: 0,
+        faults: scenario.faults,
+        broken: None,
+        digest: 0,
+    };
+    next(scenario, &start, Action::Applies)
+}
+
+/// Returns the state after an action.
+pub(crate) fn next(scenario: &Scenario, state: &State, action: Action) -> State {
+    let mut turn = Turn {
+        scenario,
+        before: state.driver.state(),
+        stored: None,
+        driver: ClusterDriver::clone(&state.driver),
+        world: World::clone(&state.world),
+        now: state.now,
+        wake_at: state.wake_at,
+        history: Vec::new(),
+        breaches: Vec::new(),
+    };
+    let slow = action == Action::TimePasses && state.would_be_slow();
+    turn.act(state, action);
+    turn.check();
+    let broken = (!turn.breaches.is_empty()).then(|| turn.breaches.join("\n").into());
+    let mut next = State {
+        driver: Arc::new(turn.driver),
+        world: Arc::new(turn.world),
+        now: turn.now,
+        wake_at: turn.wake_at,
+        applied: state.applied + usize::from(action == Action::Applies),
+        faults: state.faults - u8::from(action.is_fault() || slow),
+        broken,
+        digest: 0,
+    };
+    next.seal(scenario);
+    next
+}
+
+struct Turn<'a> {
+    scenario: &'a Scenario,
+    before: &'a ClusterState,
+    /// What was read from the store, if a crash made that necessary; the history goes on from it.
+    stored: Option<ClusterState>,
+    driver: ClusterDriver,
+    world: World,
+    now: SystemTime,
+    wake_at: Option<SystemTime>,
+    history: Vec<DriverEvent>,
+    breaches: Vec<Breach>,
+}
+
+impl Turn<'_> {
+    fn act(&mut self, state: &State, action: Action) {
+        match action {
+            Action::Performs(slot) => self.perform(slot),
+            Action::Replies(slot) => self.reply(slot, false),
+            Action::RepliesTwice(slot) => self.reply(slot, true),
+            Action::Stops { slot, happened } => {
+                self.happen(slot, happened);
+                let outcome = self.call(slot).given_up();
+                self.finish(slot, outcome, false);
+            }
+            Action::Fails(slot, class) => self.finish(slot, failed(class), false),
+            Action::IsNotReady(slot) => {
+                self.finish(slot, OperationOutcome::EndpointNotReady, false);
+            }
+            Action::EndsUnknown { slot, happened } => {
+                self.happen(slot, happened);
+                self.finish(slot, failed(ErrorClass::Ambiguous), false);
+            }
+            Action::LosesReply { slot, happened } => {
+                self.happen(slot, happened);
+                self.world.of(slot).call.as_mut().expect("it has one").progress = Progress::Lost;
+            }
+            Action::Late(n) => self.late(usize::from(n)),
+            Action::TimePasses => {
+                self.now = state.wake_at.map_or(self.now, |time| self.now.max(time));
+                self.handle(Event::Wake);
+            }
+            Action::Rests => {
+                self.now += REST;
+                self.handle(Event::Wake);
+            }
+            Action::Applies => {
+                let shape = self.scenario.shapes[state.applied].clone();
+                self.handle(Event::Desired(Box::new(Desired { shape, retry: retry() })));
+            }
+            Action::Retries(slot) => {
+                let target = Target::Node(slot.id());
+                self.handle(Event::Operator { target, request: OperatorRequest::Retry });
+            }
+            Action::Crashes(happened) => self.crash(happened),
+            Action::Progresses(slot) => self.report(slot, BootstrapStage::SshReady),
+            Action::Closes(slot) => self.report(slot, BootstrapStage::Closed),
+            Action::BootFails(slot) => self.report(slot, BootstrapStage::StartFailed),
+            Action::Joins(slot) => self.joins(slot, false),
+            Action::JoinsTwice(slot) => self.joins(slot, true),
+            Action::IsMissed(slot) => self.is_missed(slot, false),
+            Action::IsMissedTwice(slot) => self.is_missed(slot, true),
+            Action::IsHeard(slot) => {
+                let attempt = self.machine(slot).attempt;
+                self.machine(slot).agent = Agent::Heard;
+                let swactor = swactor(slot, attempt);
+                self.observe(slot, attempt, NodeEvent::Contact { swactor });
+            }
+            Action::IsGone(slot) => {
+                let attempt = self.machine(slot).attempt;
+                self.world.of(slot).machine = None;
+                self.observe(slot, attempt, NodeEvent::LeaseGone);
+            }
+            Action::AgentDies(slot) => {
+                let machine = self.machine(slot);
+                let joined = machine.agent == Agent::Heard;
+                machine.agent = if joined { Agent::Dead } else { Agent::Absent };
+            }
+            Action::AgentIsCutOff(slot) => self.machine(slot).agent = Agent::CutOff,
+            Action::MachineDies(slot) => {
+                let machine = self.machine(slot);
+                (machine.lives, machine.session) = (false, None);
+                machine.agent = Agent::Absent;
+            }
+        }
+    }
+
+    fn machine(&mut self, slot: Slot) -> &mut Machine {
+        self.world.of(slot).machine.as_mut().expect("the action is possible")
+    }
+
+    fn call(&mut self, slot: Slot) -> &mut crate::world::Call {
+        self.world.of(slot).call.as_mut().expect("the action is possible")
+    }
+
+    /// Gives the driver an event, and everything around it what follows.
+    fn handle(&mut self, event: Event) {
+        let effects = self.driver.handle(self.now, event);
+        self.follow(effects);
+    }
+
+    fn follow(&mut self, effects: Effects) {
+        let Effects { changed, submit, expire, forget: _, wake_at, refused } = effects;
+        self.history.extend(changed.events);
+        self.wake_at = wake_at;
+        self.breaches.extend(refused.iter().map(|error| format!("a shape was refused: {error}")));
+        if wake_at.is_some_and(|time| time <= self.now) {
+            self.breaches.push("it wants to be woken at once, again and again".to_owned());
+        }
+        for submission in submit {
+            let node = self.driver.state().nodes.get(&submission.node);
+            let pending = node.and_then(|node| node.pending.as_deref()).map(|pending| pending.id);
+            if pending != Some(submission.operation) {
+                self.breaches.push(format!("{submission} is submitted and not recorded"));
+            }
+            let slot = slot_named(&submission.node);
+            let taken = self.world.submit(slot, submission);
+            self.breaches.extend(taken.err());
+        }
+        for (node, operation) in expire {
+            let call = self.world.of(slot_named(&node)).call.as_mut();
+            if let Some(call) = call.filter(|call| call.operation == operation) {
+                call.stopping = true;
+            }
+        }
+    }
+
+    fn observe(&mut self, slot: Slot, attempt: NodeAttemptId, event: NodeEvent) {
+        self.handle(Event::Observed(NodeObservation { node: slot.id(), attempt, event }));
+    }
+
+    /// Lets an observation arrive, and keeps a copy that arrives again.
+    fn observe_twice(&mut self, slot: Slot, attempt: NodeAttemptId, event: NodeEvent) {
+        self.world.late.push(NodeObservation { node: slot.id(), attempt, event: event.clone() });
+        self.observe(slot, attempt, event);
+    }
+
+    /// Carries an effect out without a word of it, if it has happened and was not carried out before.
+    fn happen(&mut self, slot: Slot, happened: bool) {
+        if happened && matches!(self.call(slot).progress, Progress::Asked) {
+            self.perform(slot);
+        }
+    }
+
+    fn perform(&mut self, slot: Slot) {
+        match self.world.perform(slot) {
+            Ok(outcome) => self.call(slot).progress = Progress::Done(outcome),
+            Err(breach) => self.breaches.push(breach),
+        }
+    }
+
+    fn reply(&mut self, slot: Slot, twice: bool) {
+        self.happen(slot, true);
+        if let Progress::Done(outcome) = &self.call(slot).progress {
+            let outcome = outcome.clone();
+            self.finish(slot, outcome, twice);
+        }
+    }
+
+    fn finish(&mut self, slot: Slot, outcome: OperationOutcome, twice: bool) {
+        let call = self.world.of(slot).call.take().expect("the action is possible");
+        let operation = call.operation;
+        let event = NodeEvent::OperationFinished { operation, outcome };
+        if twice {
+            self.observe_twice(slot, operation.attempt, event);
+        } else {
+            self.observe(slot, operation.attempt, event);
+        }
+    }
+
+    fn late(&mut self, n: usize) {
+        let mut late = self.world.late.remove(n);
+        if self.scenario.flaw == Some(Flaw::FoldsStaleResults) {
+            self.pass_off_as_current(&mut late);
+        }
+        self.handle(Event::Observed(late));
+    }
+
+    fn pass_off_as_current(&mut self, late: &mut NodeObservation) {
+        let current = &mut self.world.of(slot_of(late)).call;
+        if let NodeEvent::OperationFinished { operation, .. } = &mut late.event
+            && let Some(call) = current.take()
+        {
+            *operation = call.operation;
+            late.attempt = call.operation.attempt;
+        }
+    }
+
+    fn report(&mut self, slot: Slot, stage: BootstrapStage) {
+        let machine = self.machine(slot);
+        let attempt = machine.attempt;
+        let session = machine.session.as_mut().expect("the action is possible");
+        session.sequence += 1;
+        let (session, sequence) = (session.id, session.sequence);
+        if stage.is_terminal() {
+            machine.session = None;
+        }
+        if stage.is_failure() {
+            machine.agent = Agent::Absent;
+        }
+        let event = NodeEvent::Bootstrap { session, sequence, stage, message: None };
+        self.observe(slot, attempt, event);
+    }
+
+    fn joins(&mut self, slot: Slot, twice: bool) {
+        let machine = self.machine(slot);
+        machine.agent = Agent::Heard;
+        let attempt = machine.attempt;
+        let event = NodeEvent::Joined { swactor: swactor(slot, attempt) };
+        if twice {
+            self.observe_twice(slot, attempt, event);
+        } else {
+            self.observe(slot, attempt, event);
+        }
+    }
+
+    fn is_missed(&mut self, slot: Slot, twice: bool) {
+        let attempt = self.machine(slot).attempt;
+        let event =
+            NodeEvent::Silent { swactor: swactor(slot, attempt), last_contact: self.now };
+        if twice {
+            self.observe_twice(slot, attempt, event);
+        } else {
+            self.observe(slot, attempt, event);
+        }
+    }
+
+    /// Ends the driver and resumes another one from its state.
+    ///
+    /// A kill between a fold and its commit is the same as one before the fold, in which the message is lost.
+    fn crash(&mut self, happened: u8) {
+        let slots: Vec<_> = self.world.slots().map(|(slot, _)| slot).collect();
+        for slot in slots {
+            if self.world.of(slot).call.is_some() {
+                self.happen(slot, happened & (1 << slot.0) != 0);
+                self.world.of(slot).call = None;
+            }
+        }
+        let mut state = self.driver.state().clone();
+        if self.scenario.flaw == Some(Flaw::SubmitsBeforeRecording) {
+            forget_creates(&mut state);
+        }
+        let shape = self.driver.desired().expect("one was applied").clone();
+        let desired = Desired { shape, retry: retry() };
+        self.stored = Some(state.clone());
+        match ClusterDriver::resume(Options::default(), state, desired, self.now) {
+            Ok(driver) => self.driver = driver,
+            Err(error) => return self.breaches.push(format!("it cannot go on: {error}")),
+        }
+        let effects = self.driver.run(self.now);
+        self.follow(effects);
+    }
+
+    fn check(&mut self) {
+        self.lint();
+        self.compare_with_world();
+    }
+
+    /// Steps the linter from the state before to the one after, with a plan made from scratch.
+    fn lint(&mut self) {
+        let (state, now) = (self.driver.state(), self.now);
+        let Some(desired) = self.driver.desired() else { return };
+        let plan = match reconcile(state, desired, now) {
+            Ok(plan) => plan,
+            Err(errors) => return self.breaches.push(errors.to_string()),
+        };
+        let snapshot = Snapshot {
+            desired: Some(desired),
+            plan: Some(&plan),
+            history: Some(&self.history),
+            settled: Some(Settled { wake_at: self.wake_at }),
+            ..Snapshot::new(state, now)
+        };
+        let linted = Linter::restore(self.stored.as_ref().unwrap_or(self.before)).step(&snapshot);
+        let by_definition = converged(state, desired);
+        if by_definition.is_ok() != self.driver.convergence().converged {
+            self.breaches.push(format!("converged or not? by definition {by_definition:?}"));
+        }
+        if plan.requeue_at != self.wake_at {
+            let (full, own) = (plan.requeue_at, self.wake_at);
+            self.breaches.push(format!("it waits for {own:?}, and should for {full:?}"));
+        }
+        self.breaches.extend(linted.err().map(|violations| violations.to_string()));
+    }
+
+    /// Checks that records and world agree: no machine is forgotten, and none is somebody else's.
+    fn compare_with_world(&mut self) {
+        let nodes = &self.driver.state().nodes;
+        for (slot, world) in self.world.slots() {
+            let node = nodes.get(&slot.id());
+            let facts = node.and_then(|node| Some((node.attempt, node.record.lease.as_deref()?)));
+            if let Some((attempt, facts)) = facts
+                && *facts != lease(slot, attempt)
+            {
+                let lease = &facts.lease_id;
+                self.breaches.push(format!("{slot}: attempt {attempt} has the lease {lease}"));
+            }
+            let Some(machine) = world.machine.as_ref().filter(|machine| machine.lives) else {
+                continue;
+            };
+            let known = node.filter(|node| node.attempt == machine.attempt).is_some_and(|node| {
+                let create = Some(OperationKind::CreateLease);
+                let pending = node.pending.as_deref().map(|pending| pending.kind);
+                node.record.lease.is_some()
+                    || pending == create
+                    || node.retry.ambiguous_operation == create
+            });
+            if !known {
+                let attempt = machine.attempt;
+                self.breaches.push(format!("{slot}: the lease of attempt {attempt} is forgotten"));
+            }
+        }
+    }
+}
+
+fn slot_named(node: &myelin_shape::LogicalNodeId) -> Slot {
+    let index = node.as_str().rsplit_once('-').and_then(|(_, index)| index.parse().ok());
+    Slot(index.expect("the scenarios' slots are numbered"))
+}
+
+/// What a store knows if creates are submitted before they are recorded.
+fn forget_creates(state: &mut ClusterState) {
+    for node in state.nodes.values_mut() {
+        let create = |pending: &&mut Box<myelin_state::PendingOperation>| {
+            pending.kind == OperationKind::CreateLease
+        };
+        if let Some(pending) = node.pending.as_mut().filter(create) {
+            node.next_operation_sequence = pending.id.sequence;
+            node.record.stage = myelin_state::NodeStage::New;
+            node.pending = None;
+        }
+    }
+}
