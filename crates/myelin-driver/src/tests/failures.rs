@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use myelin_shape::FirstNode;
-use myelin_state::{BootstrapStage, ErrorClass, NodeStage, OperationKind, OperatorRequest};
+use myelin_state::{
+    BootstrapStage, ErrorClass, NodeEvent, NodeStage, OperationKind, OperatorRequest,
+};
 
 use super::world::{Boot, Reply, Rule, World, image, seconds, workers};
 use crate::{Event, EventKind, Target};
@@ -45,6 +47,27 @@ fn the_restart_is_delayed_more_with_every_failure_and_cleanup_is_not() {
         waits.map(|(from, to)| to.duration_since(*from).unwrap().as_secs()).collect();
     // Cleanup itself takes two seconds.
     assert_eq!(waits, [2, 2, 4, 8, 16, 32, 60, 60, 60]);
+}
+
+#[test]
+fn a_handoff_that_fails_after_the_bootstrap_has_closed_keeps_nobody_waiting() {
+    let mut world = World::new([workers(1)]);
+    let handoff = OperationKind::BootstrapConvergenceObserved;
+    world.script(fails(handoff, ErrorClass::Transient, 1));
+    let joined = |world: &World| {
+        world.count(
+            |kind| matches!(kind, EventKind::Dispatched { effect, .. } if *effect == handoff),
+        ) > 0
+    };
+    world.run_until(seconds(60), joined);
+    let session = world.driver.state().nodes["worker-0"].active_bootstrap.unwrap();
+    let stage = BootstrapStage::Closed;
+    world.observe(
+        "worker-0",
+        0,
+        NodeEvent::Bootstrap { session, sequence: 9, stage, message: None },
+    );
+    assert_eq!(world.settle(seconds(60)), seconds(1), "as soon as the answer is there");
 }
 
 #[test]

@@ -197,6 +197,32 @@ fn reports_of_a_bootstrap_are_folded_in_their_order() {
 }
 
 #[test]
+fn a_node_that_is_ready_stays_ready_since_the_same_time_whatever_ends_its_bootstrap() {
+    let ready = node(NodeStage::Dormant);
+    let since = ready.record.ready_since;
+    let mut told = pending(ready.clone(), OperationKind::BootstrapConvergenceObserved);
+    fold(&mut told, finished(OperationOutcome::ConvergenceRecorded));
+    assert_eq!(told.record.ready_since, since);
+
+    let mut unsettled = ambiguous(ready, OperationKind::StartBootstrap);
+    let before = unsettled.clone();
+    fold(&mut unsettled, bootstrap(5, BootstrapStage::Closed));
+    unsettled.record.bootstrap.clone_from(&before.record.bootstrap);
+    assert_eq!(unsettled, before, "what a start has left is looked for when the node is deleted");
+}
+
+#[test]
+fn a_handoff_that_fails_when_it_is_over_delays_nothing() {
+    let ready = pending(node(NodeStage::Dormant), OperationKind::BootstrapConvergenceObserved);
+    for class in [ErrorClass::Transient, ErrorClass::Ambiguous, ErrorClass::Permanent] {
+        let mut after = ready.clone();
+        fold(&mut after, finished(failure(class)));
+        assert_eq!(after.retry.next_effect_at, None, "{class}");
+        assert!(after.pending.is_none() && after.is_ready(), "{class}");
+    }
+}
+
+#[test]
 fn agents_join_fall_silent_and_are_heard() {
     let swactor = || "agent".into();
     let joined = NodeEvent::Joined { swactor: swactor() };
