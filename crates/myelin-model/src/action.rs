@@ -5,7 +5,7 @@ use std::fmt;
 use myelin_state::{ErrorClass, OperationKind};
 
 use crate::{
-    Flaw, Scenario, Slot, State,
+    Detail, Flaw, Scenario, Slot, State,
     world::{Agent, Progress, SlotWorld},
 };
 
@@ -45,6 +45,12 @@ pub enum Action {
     Applies,
     /// Somebody says `retry` about a node that is held for it.
     Retries(Slot),
+    /// Somebody says `resume`.
+    Resumes,
+    /// Fault: somebody says `pause`.
+    Pauses,
+    /// Fault: somebody says `replace` about a node.
+    IsReplaced(Slot),
     /// Fault: an effect fails without having happened.
     Fails(Slot, ErrorClass),
     /// Fault: that an endpoint is not there yet.
@@ -83,7 +89,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// Returns whether it is a fault whenever it happens.
+    /// Returns whether it is a fault whenever it happens. What people ask for beside the next shape counts as one.
     pub(crate) fn is_fault(self) -> bool {
         match self {
             Self::Performs(_)
@@ -99,8 +105,11 @@ impl Action {
             | Self::TimePasses
             | Self::Rests
             | Self::Applies
-            | Self::Retries(_) => false,
-            Self::Fails(..)
+            | Self::Retries(_)
+            | Self::Resumes => false,
+            Self::Pauses
+            | Self::IsReplaced(_)
+            | Self::Fails(..)
             | Self::IsNotReady(_)
             | Self::EndsUnknown { .. }
             | Self::LosesReply { .. }
@@ -136,6 +145,9 @@ impl fmt::Display for Action {
             Self::Rests => f.write_str("time passes, and nobody waits for it"),
             Self::Applies => f.write_str("the next shape is applied"),
             Self::Retries(slot) => write!(f, "{slot}: retry is asked"),
+            Self::Resumes => f.write_str("resume is asked"),
+            Self::Pauses => f.write_str("fault: pause is asked"),
+            Self::IsReplaced(slot) => write!(f, "fault: {slot}: replace is asked"),
             Self::Fails(slot, class) => write!(f, "fault: {slot}: its effect fails ({class})"),
             Self::IsNotReady(slot) => write!(f, "fault: {slot}: its endpoint is not there yet"),
             Self::EndsUnknown { slot, happened } => {
@@ -148,13 +160,18 @@ impl fmt::Display for Action {
             }
             Self::RepliesTwice(slot) => write!(f, "fault: {slot}: its effect is done, told twice"),
             Self::JoinsTwice(slot) => write!(f, "fault: {slot}: its agent joins, told twice"),
-            Self::IsMissedTwice(slot) => write!(f, "fault: {slot}: its agent is missed, told twice"),
+            Self::IsMissedTwice(slot) => {
+                write!(f, "fault: {slot}: its agent is missed, told twice")
+            }
             Self::BootFails(slot) => write!(f, "fault: {slot}: its bootstrap fails"),
             Self::AgentDies(slot) => write!(f, "fault: {slot}: its agent dies"),
             Self::AgentIsCutOff(slot) => write!(f, "fault: {slot}: its agent is cut off"),
             Self::MachineDies(slot) => write!(f, "fault: {slot}: its machine dies"),
             Self::Crashes(happened) => {
-                write!(f, "fault: the control plane is killed and started again; happened: {happened:02b}")
+                write!(
+                    f,
+                    "fault: the control plane is killed and started again; happened: {happened:02b}"
+                )
             }
         }
     }
@@ -179,12 +196,29 @@ pub(crate) fn possible(scenario: &Scenario, state: &State, actions: &mut Vec<Act
     if state.applied < scenario.shapes.len() {
         actions.push(Action::Applies);
     }
+    if state.driver.state().paused {
+        actions.push(Action::Resumes);
+    }
     if state.faults > 0 {
         for (slot, world) in state.world.slots() {
             faulty(scenario, slot, world, actions);
         }
+        if scenario.detail == Detail::Finest {
+            people(state, actions);
+        }
         crashes(state, actions);
     }
+}
+
+/// What people ask for: at any moment, but nothing that is so already.
+fn people(state: &State, actions: &mut Vec<Action>) {
+    let cluster = state.driver.state();
+    if !cluster.paused {
+        actions.push(Action::Pauses);
+    }
+    let asked = |slot: Slot| cluster.nodes.get(&slot.id()).is_none_or(|it| it.replace_requested);
+    let slots = state.world.slots().map(|(slot, _)| slot);
+    actions.extend(slots.filter(|&slot| !asked(slot)).map(Action::IsReplaced));
 }
 
 fn ordinary(
@@ -195,7 +229,7 @@ fn ordinary(
     actions: &mut Vec<Action>,
 ) {
     if let Some(call) = &world.call {
-        let starts = call.kind() == OperationKind::StartBootstrap;
+        let starts = in_two_steps(scenario, call.kind());
         match call.progress {
             Progress::Asked if starts => actions.push(Action::Performs(slot)),
             Progress::Asked | Progress::Done(_) => actions.push(Action::Replies(slot)),
@@ -225,12 +259,12 @@ fn ordinary(
         Agent::Starting => {
             actions.push(Action::Joins(slot));
             let fresh = machine.session.is_some_and(|session| session.sequence == 0);
-            if scenario.reports_progress && fresh {
+            if scenario.detail == Detail::Finest && fresh {
                 actions.push(Action::Progresses(slot));
             }
         }
         Agent::Heard => {
-            if machine.session.is_some() {
+            if machine.session.is_some() && !scenario.detail.is_coarse() {
                 actions.push(Action::Closes(slot));
             }
             // Contact of one that is not missed changes nothing.
@@ -243,9 +277,16 @@ fn ordinary(
     }
 }
 
+/// Between a start and its reply there is time for the agent to join.
+fn in_two_steps(scenario: &Scenario, kind: OperationKind) -> bool {
+    kind == OperationKind::StartBootstrap && !scenario.detail.is_coarse()
+}
+
 fn faulty(scenario: &Scenario, slot: Slot, world: &SlotWorld, actions: &mut Vec<Action>) {
     if let Some(call) = &world.call {
         let kind = call.kind();
+        let told_twice: Option<fn(Slot) -> Action> =
+            (!scenario.detail.is_coarse()).then_some(Action::RepliesTwice);
         let fails = |class| Action::Fails(slot, class);
         let unknown = |happened| {
             [Action::EndsUnknown { slot, happened }, Action::LosesReply { slot, happened }]
@@ -256,14 +297,14 @@ fn faulty(scenario: &Scenario, slot: Slot, world: &SlotWorld, actions: &mut Vec<
                 actions.extend(unknown(false));
                 if kind == OperationKind::LookupEndpoint {
                     actions.push(Action::IsNotReady(slot));
-                } else if kind != OperationKind::StartBootstrap {
+                } else if !in_two_steps(scenario, kind) {
                     actions.extend(unknown(true));
-                    actions.push(Action::RepliesTwice(slot));
+                    actions.extend(told_twice.map(|twice| twice(slot)));
                 }
             }
             Progress::Done(_) => {
                 actions.extend(unknown(true));
-                actions.push(Action::RepliesTwice(slot));
+                actions.extend(told_twice.map(|twice| twice(slot)));
             }
             Progress::Lost => {}
         }
@@ -273,14 +314,17 @@ fn faulty(scenario: &Scenario, slot: Slot, world: &SlotWorld, actions: &mut Vec<
     match machine.agent {
         Agent::Absent => {}
         Agent::Starting => {
-            actions.extend([Action::JoinsTwice(slot), Action::AgentDies(slot)]);
+            actions.push(Action::AgentDies(slot));
+            if !scenario.detail.is_coarse() {
+                actions.push(Action::JoinsTwice(slot));
+            }
             if machine.session.is_some() {
                 actions.push(Action::BootFails(slot));
             }
         }
         Agent::Heard => actions.extend([Action::AgentDies(slot), Action::AgentIsCutOff(slot)]),
-        Agent::CutOff => actions.push(Action::IsMissedTwice(slot)),
-        Agent::Dead => {}
+        Agent::CutOff if !scenario.detail.is_coarse() => actions.push(Action::IsMissedTwice(slot)),
+        Agent::CutOff | Agent::Dead => {}
     }
 }
 

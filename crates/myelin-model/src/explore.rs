@@ -153,9 +153,10 @@ pub fn explore_twins(scenario: &Scenario) -> Result<usize, Failure> {
         let next = futures(scenario, &state);
         let looks: Vec<_> = next.iter().map(|(action, next)| (*action, next.digest)).collect();
         if let Some(others) = known.get(&state.digest) {
-            let told_apart = looks.iter().chain(others).find(|&look| {
-                !(looks.contains(look) && others.contains(look))
-            });
+            let told_apart = looks
+                .iter()
+                .chain(others)
+                .find(|&look| !(looks.contains(look) && others.contains(look)));
             if let Some(&(action, _)) = told_apart {
                 return Err(Failure::Twins { action, trace: trace(scenario, &way) });
             }

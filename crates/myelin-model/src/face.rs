@@ -37,8 +37,7 @@ use myelin_state::{
 };
 
 use crate::{
-    Scenario, Slot, State,
-    scenario::retry,
+    Flaw, Scenario, Slot, State,
     world::{Agent, Call, Machine, Progress, SlotWorld},
 };
 
@@ -194,13 +193,12 @@ impl<'a> Eye<'a> {
         };
         let sessions = cluster.nodes.values().flat_map(of_node);
         let sessions = sessions.chain(state.world.slots().flat_map(of_world)).flatten().collect();
-        let times = |node: &ManagedNode| {
-            [node.retry.next_effect_at, node.retry.restart_at, ended_at(node)]
-        };
+        let times =
+            |node: &ManagedNode| [node.retry.next_effect_at, node.retry.restart_at, ended_at(node)];
         let passed = cluster.nodes.values().flat_map(times).flatten();
         let lost = cluster.nodes.values().filter_map(|node| node.record.lost_at()).collect();
         let passed = passed.filter(|&time| time <= now).collect();
-        Self { scenario, state: cluster, now, policy: retry(), sessions, passed, lost }
+        Self { scenario, state: cluster, now, policy: scenario.retry(), sessions, passed, lost }
     }
 
     fn left(&self, time: SystemTime) -> Left {
@@ -317,7 +315,7 @@ impl<'a> Eye<'a> {
             next_effect_at: next_effect_at.map(|time| self.left(time)),
             restart_at: restart_at.map(|time| self.left(time)),
             destroyed_at: ended_at(node).map(|time| self.left(time)),
-            ambiguous: *ambiguous_operation,
+            ambiguous: ambiguous_operation.filter(|_| self.scenario.flaw != Some(Flaw::LooksAway)),
         }
     }
 
@@ -397,7 +395,8 @@ impl<'a> Eye<'a> {
 
 /// Returns the number of the slot an observation is about.
 pub(crate) fn slot_of(observation: &NodeObservation) -> Slot {
-    let index = observation.node.as_str().rsplit_once('-').and_then(|(_, index)| index.parse().ok());
+    let index =
+        observation.node.as_str().rsplit_once('-').and_then(|(_, index)| index.parse().ok());
     Slot(index.expect("the scenarios' slots are numbered"))
 }
 

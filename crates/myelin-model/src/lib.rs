@@ -37,7 +37,7 @@ mod world;
 
 pub use crate::action::Action;
 pub use crate::explore::{Failure, Limits, Report, explore, explore_twins};
-pub use crate::scenario::{Flaw, Scenario};
+pub use crate::scenario::{Detail, Flaw, Scenario};
 pub use crate::state::State;
 pub use crate::world::Slot;
 

@@ -22,13 +22,26 @@ pub struct Scenario {
     pub faults: u8,
     /// Which classes of failure effects may have, beside the transient one.
     pub classes: Vec<ErrorClass>,
-    /// Whether bootstraps report that they get on, and not only how they end.
-    pub reports_progress: bool,
+    /// How much of what happens to one slot is told apart.
+    pub detail: Detail,
     /// A defect that is planted, to see that it is found.
     pub flaw: Option<Flaw>,
 }
 
-/// A defect of the shell around the driver. Only tests plant one.
+/// How much of what happens to one slot is told apart. Two slots in every detail are more states than can be gone through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// What matters to other slots: that effects fail, take long or end unknown, that nodes are lost, and crashes.
+    /// Endpoints are known at once, bootstraps start in one step and say nothing more, nothing is told twice, and there
+    /// is one length of back-off.
+    Coarse,
+    /// Everything that happens by itself, except that bootstraps say how they get on.
+    Fine,
+    /// Everything, with people who pause and replace.
+    Finest,
+}
+
+/// A defect of the shell around the driver, or of this checker. Only tests plant one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
     /// A create is submitted before it is recorded, so that a crash forgets it.
@@ -41,17 +54,25 @@ pub enum Flaw {
     CreatesBlindly,
     /// The times the driver wants to be woken at are slept through.
     SleepsThroughDeadlines,
+    /// The checker itself takes states for the same of which only one looks for what a create has made.
+    LooksAway,
 }
 
 impl Scenario {
+    /// One slot that gets another image, and the first one again.
+    pub fn revert(faults: u8) -> Self {
+        let images = ["v1", "v2", "v1"];
+        Self::new("revert", Detail::Fine, faults, images.map(|image| group(1, image)).into())
+    }
+
     /// One slot that gets another image.
     pub fn one_slot(faults: u8) -> Self {
-        Self::new("one-slot", faults, vec![group(1, "v1"), group(1, "v2")])
+        Self::new("one-slot", Detail::Fine, faults, vec![group(1, "v1"), group(1, "v2")])
     }
 
     /// Two slots that get another image.
     pub fn replacement(faults: u8) -> Self {
-        Self::new("replacement", faults, vec![group(2, "v1"), group(2, "v2")])
+        Self::new("replacement", Detail::Coarse, faults, vec![group(2, "v1"), group(2, "v2")])
     }
 
     /// Two slots that get another image one after the other.
@@ -61,12 +82,17 @@ impl Scenario {
             group.policy.max_unavailable = Some(Limit::Count(1));
             group
         };
-        Self::new("rolling", faults, vec![one_by_one("v1"), one_by_one("v2")])
+        Self::new("rolling", Detail::Coarse, faults, vec![one_by_one("v1"), one_by_one("v2")])
     }
 
     /// Two slots that become one, and two again.
     pub fn scaling(faults: u8) -> Self {
-        Self::new("scaling", faults, vec![group(2, "v1"), group(1, "v1"), group(2, "v1")])
+        Self::new(
+            "scaling",
+            Detail::Coarse,
+            faults,
+            vec![group(2, "v1"), group(1, "v1"), group(2, "v1")],
+        )
     }
 
     /// The same, with every class of failure.
@@ -76,10 +102,10 @@ impl Scenario {
         self
     }
 
-    /// The same with bootstraps that report how they get on.
+    /// The same, told apart so far.
     #[must_use]
-    pub fn with_progress(mut self) -> Self {
-        self.reports_progress = true;
+    pub fn in_detail(mut self, detail: Detail) -> Self {
+        self.detail = detail;
         self
     }
 
@@ -90,11 +116,10 @@ impl Scenario {
         self
     }
 
-    fn new(name: &'static str, faults: u8, groups: Vec<RunNodeGroupSpec>) -> Self {
+    fn new(name: &'static str, detail: Detail, faults: u8, groups: Vec<RunNodeGroupSpec>) -> Self {
         let shape = |(generation, group)| ClusterShape::new(RunId(1), generation, [group]);
         let shapes = (1..).zip(groups).map(shape).collect();
-        let (classes, reports_progress, flaw) = (Vec::new(), false, None);
-        Self { name, shapes, faults, classes, reports_progress, flaw }
+        Self { name, shapes, faults, classes: Vec::new(), detail, flaw: None }
     }
 
     /// Lists how an effect may fail without having done anything.
@@ -108,7 +133,8 @@ impl Scenario {
 
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} with {} faults", self.name, self.faults)
+        let Self { name, detail, faults, .. } = self;
+        write!(f, "{name}, {detail}, {faults} faults")
     }
 }
 
@@ -118,26 +144,56 @@ fn group(count: u32, image: &str) -> RunNodeGroupSpec {
     group
 }
 
-/// The retry policy of every scenario: few different delays, all round, and none drawn, so that few states differ in
-/// nothing but a time.
-///
-/// The longest back-off is reached at the second failure, a slot is quarantined after the second attempt, a cancel
-/// given up after the second try: each rule is met within two faults. A node is steady as soon as any time has
-/// passed, so that steady and not yet steady are the only two cases.
-pub(crate) fn retry() -> RetryPolicy {
-    RetryPolicy {
-        initial_delay: Duration::from_secs(1),
-        factor: 2,
-        max_delay: Duration::from_secs(2),
-        jitter_percent: 0,
-        operation_timeout: Duration::from_secs(10),
-        answer_timeout: Duration::from_secs(1),
-        endpoint_probe_interval: Duration::from_secs(1),
-        ready_timeout: Duration::from_secs(40),
-        bootstrap_timeout: Duration::from_secs(20),
-        stable_after: Duration::from_millis(1),
-        lost_after: Duration::from_secs(5),
-        max_consecutive_failures: 2,
-        max_cancel_failures: 2,
+impl fmt::Display for Detail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Coarse => "coarse",
+            Self::Fine => "fine",
+            Self::Finest => "finest",
+        })
+    }
+}
+
+impl Detail {
+    pub(crate) fn is_coarse(self) -> bool {
+        self == Self::Coarse
+    }
+}
+
+impl Scenario {
+    /// Returns a retry policy with few different delays, all round, and none drawn, so that few states differ in nothing
+    /// but a time.
+    ///
+    /// The longest back-off is reached at the second failure, a slot is quarantined after the second attempt, a cancel
+    /// given up after the second try: each rule is met within two faults. A node is steady as soon as any time has
+    /// passed, so that steady and not yet steady are the only two cases.
+    pub(crate) fn retry(&self) -> RetryPolicy {
+        let fine = RetryPolicy {
+            initial_delay: Duration::from_secs(1),
+            factor: 2,
+            max_delay: Duration::from_secs(2),
+            jitter_percent: 0,
+            operation_timeout: Duration::from_secs(10),
+            answer_timeout: Duration::from_secs(1),
+            endpoint_probe_interval: Duration::from_secs(1),
+            ready_timeout: Duration::from_secs(40),
+            bootstrap_timeout: Duration::from_secs(20),
+            stable_after: Duration::from_millis(1),
+            lost_after: Duration::from_secs(5),
+            max_consecutive_failures: 2,
+            max_cancel_failures: 2,
+        };
+        if !self.detail.is_coarse() {
+            return fine;
+        }
+        RetryPolicy {
+            factor: 1,
+            max_delay: Duration::from_secs(1),
+            operation_timeout: Duration::from_secs(2),
+            ready_timeout: Duration::from_secs(4),
+            bootstrap_timeout: Duration::from_secs(4),
+            lost_after: Duration::from_secs(2),
+            ..fine
+        }
     }
 }

@@ -52,9 +52,9 @@ impl State {
     /// A fault then, as a lost reply is one: how long things take without one is anything below their deadlines.
     pub(crate) fn would_be_slow(&self) -> bool {
         let nodes = &self.driver.state().nodes;
-        self.world.slots().any(|(slot, world)| {
-            nodes.get(&slot.id()).is_some_and(|node| self.slow(node, world))
-        })
+        self.world
+            .slots()
+            .any(|(slot, world)| nodes.get(&slot.id()).is_some_and(|node| self.slow(node, world)))
     }
 
     fn slow(&self, node: &ManagedNode, world: &SlotWorld) -> bool {

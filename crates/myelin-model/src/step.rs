@@ -17,7 +17,6 @@ use myelin_state::{
 use crate::{
     Action, Flaw, Scenario, Slot, State,
     face::slot_of,
-    scenario::retry,
     world::{Agent, Breach, Machine, Progress, World, failed, lease, swactor},
 };
 
@@ -29,7 +28,7 @@ pub(crate) fn first(scenario: &Scenario) -> State {
     let slots = scenario.shapes.iter().flat_map(|shape| &shape.groups).map(|group| group.count);
     let start = State {
         driver: Arc::new(ClusterDriver::new(Options::default())),
-        world: Arc::new(World::new(slots.max().unwrap_or(0), scenario.flaw)),
+        world: Arc::new(World::new(slots.max().unwrap_or(0), scenario)),
         now: SystemTime::UNIX_EPOCH,
         wake_at: None,
         applied: 0,
@@ -118,11 +117,20 @@ impl Turn<'_> {
             }
             Action::Applies => {
                 let shape = self.scenario.shapes[state.applied].clone();
-                self.handle(Event::Desired(Box::new(Desired { shape, retry: retry() })));
+                self.handle(Event::Desired(Box::new(Desired {
+                    shape,
+                    retry: self.scenario.retry(),
+                })));
             }
             Action::Retries(slot) => {
                 let target = Target::Node(slot.id());
                 self.handle(Event::Operator { target, request: OperatorRequest::Retry });
+            }
+            Action::Pauses => self.handle(Event::Pause),
+            Action::Resumes => self.handle(Event::Resume),
+            Action::IsReplaced(slot) => {
+                let target = Target::Node(slot.id());
+                self.handle(Event::Operator { target, request: OperatorRequest::Replace });
             }
             Action::Crashes(happened) => self.crash(happened),
             Action::Progresses(slot) => self.report(slot, BootstrapStage::SshReady),
@@ -288,8 +296,7 @@ impl Turn<'_> {
 
     fn is_missed(&mut self, slot: Slot, twice: bool) {
         let attempt = self.machine(slot).attempt;
-        let event =
-            NodeEvent::Silent { swactor: swactor(slot, attempt), last_contact: self.now };
+        let event = NodeEvent::Silent { swactor: swactor(slot, attempt), last_contact: self.now };
         if twice {
             self.observe_twice(slot, attempt, event);
         } else {
@@ -313,7 +320,7 @@ impl Turn<'_> {
             forget_creates(&mut state);
         }
         let shape = self.driver.desired().expect("one was applied").clone();
-        let desired = Desired { shape, retry: retry() };
+        let desired = Desired { shape, retry: self.scenario.retry() };
         self.stored = Some(state.clone());
         match ClusterDriver::resume(Options::default(), state, desired, self.now) {
             Ok(driver) => self.driver = driver,
@@ -345,7 +352,9 @@ impl Turn<'_> {
         };
         let linted = Linter::restore(self.stored.as_ref().unwrap_or(self.before)).step(&snapshot);
         let by_definition = converged(state, desired);
-        if by_definition.is_ok() != self.driver.convergence().converged {
+        // The definition knows no operators.
+        let asked = state.nodes.values().any(|node| node.replace_requested);
+        if (by_definition.is_ok() && !asked) != self.driver.convergence().converged {
             self.breaches.push(format!("converged or not? by definition {by_definition:?}"));
         }
         if plan.requeue_at != self.wake_at {

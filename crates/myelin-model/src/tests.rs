@@ -1,0 +1,3 @@
+mod abstraction;
+mod defects;
+mod search;

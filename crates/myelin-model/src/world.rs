@@ -12,7 +12,7 @@ use myelin_state::{
     NodeObservation, OperationError, OperationKind, OperationOutcome,
 };
 
-use crate::{Flaw, scenario::GROUP};
+use crate::{Flaw, Scenario, scenario::GROUP};
 
 /// The number of a slot in its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,6 +39,8 @@ pub(crate) struct World {
     /// Copies of messages that have arrived already, and will arrive again.
     pub(crate) late: Vec<NodeObservation>,
     next_session: u64,
+    /// Whether a lease comes with how it is reached.
+    endpoint_at_once: bool,
     flaw: Option<Flaw>,
 }
 
@@ -110,9 +112,14 @@ pub(crate) enum Progress {
 pub(crate) type Breach = String;
 
 impl World {
-    pub(crate) fn new(n_slots: u32, flaw: Option<Flaw>) -> Self {
-        let slots = (0..n_slots).map(|_| SlotWorld::default()).collect();
-        Self { slots, late: Vec::new(), next_session: 1, flaw }
+    pub(crate) fn new(n_slots: u32, scenario: &Scenario) -> Self {
+        Self {
+            slots: (0..n_slots).map(|_| SlotWorld::default()).collect(),
+            late: Vec::new(),
+            next_session: 1,
+            endpoint_at_once: scenario.detail.is_coarse(),
+            flaw: scenario.flaw,
+        }
     }
 
     pub(crate) fn slots(&self) -> impl Iterator<Item = (Slot, &SlotWorld)> {
@@ -191,7 +198,8 @@ impl World {
             Some(_) => {}
         }
         let lease = Box::new(lease(slot, attempt));
-        Ok(OperationOutcome::LeaseCreated { lease, connection: None })
+        let connection = self.endpoint_at_once.then(|| connection(slot, attempt));
+        Ok(OperationOutcome::LeaseCreated { lease, connection })
     }
 
     fn look_up(
