@@ -3,7 +3,8 @@
 //! `cargo xtask ci` is what a change must pass; the other commands are its parts, to be run alone while working.
 //! Each is a module with one entry point; nothing here is part of the product.
 //!
-//! Reading order: [`ci`], [`layers`], [`tidy`], [`mod@bench`], [`crash`], [`damage`], [`sim`], [`mutants`].
+//! Reading order: [`ci`], [`layers`], [`tidy`], [`mod@bench`], [`crash`], [`damage`], [`sim`],
+//! [`mod@model`], [`mutants`].
 
 mod bench;
 mod ci;
@@ -12,6 +13,7 @@ mod damage;
 mod layers;
 mod mutants;
 mod sim;
+mod model;
 mod tidy;
 
 use std::{path::PathBuf, process::ExitCode};
@@ -74,6 +76,8 @@ enum Command {
     },
     /// Change the crates that decide, one place at a time, and see whether their tests notice. Takes hours; can be resumed.
     Mutants(mutants::Args),
+    /// Go through every order in which everything can happen to a small cluster, faults and all.
+    Model(model::Args),
     /// Check the text of sources, manifests and pages.
     Tidy,
 }
@@ -89,6 +93,7 @@ fn main() -> ExitCode {
         Command::Flaws { seeds } => sim::flaws(seeds),
         Command::Explore { pairs } => sim::explore(pairs),
         Command::Mutants(args) => mutants::run(&args),
+        Command::Model(args) => model::run(args),
         Command::Tidy => tidy::run(),
     };
     match result {

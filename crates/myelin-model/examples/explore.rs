@@ -5,13 +5,12 @@
 
 #![expect(clippy::print_stdout, reason = "what it is for")]
 
-use std::{env, num::NonZeroUsize, process::ExitCode};
+use std::{collections::BTreeSet, env, num::NonZeroUsize, process::ExitCode, thread};
 
 use myelin_model::{Detail, Limits, Scenario, explore};
 
-/// More than any of [`LONG`] needs. A search that gets here fails.
-const LIMITS: Limits =
-    Limits { most_transitions: NonZeroUsize::new(40_000_000).expect("not 0"), threads: 2 };
+/// More transitions than any of [`LONG`] has. A search that gets here fails.
+const MOST_TRANSITIONS: NonZeroUsize = NonZeroUsize::new(40_000_000).expect("not 0");
 
 /// The bounds that are gone through at length.
 const LONG: &[(&str, Detail, u8)] = &[
@@ -21,7 +20,9 @@ const LONG: &[(&str, Detail, u8)] = &[
     ("replacement", Detail::Fine, 1),
     ("scaling", Detail::Fine, 1),
     ("rolling", Detail::Fine, 1),
+    ("canary", Detail::Fine, 1),
     ("replacement", Detail::Coarse, 2),
+    ("canary", Detail::Coarse, 2),
     ("scaling", Detail::Coarse, 2),
     ("rolling", Detail::Coarse, 2),
 ];
@@ -32,16 +33,22 @@ fn main() -> ExitCode {
         println!("usage: explore [NAME [coarse|fine|finest FAULTS]]");
         return ExitCode::FAILURE;
     };
-    let mut n_failed = 0;
+    let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let limits = Limits { most_transitions: MOST_TRANSITIONS, threads };
+    let (mut n_failed, mut waits) = (0, BTreeSet::new());
     for scenario in &scenarios {
-        match explore(scenario, LIMITS) {
-            Ok(report) => println!("{scenario}: {report}"),
+        match explore(scenario, limits) {
+            Ok(report) => {
+                println!("{scenario}: {report}");
+                waits.extend(report.waits);
+            }
             Err(failure) => {
                 n_failed += 1;
                 println!("{scenario}: FAILED: {failure}");
             }
         }
     }
+    println!("met waiting for: {}", waits.into_iter().collect::<Vec<_>>().join(", "));
     if n_failed == 0 && !scenarios.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -66,6 +73,7 @@ fn scenario(name: &str, faults: u8) -> Option<Scenario> {
         "revert" => Scenario::revert(faults),
         "replacement" => Scenario::replacement(faults),
         "scaling" => Scenario::scaling(faults),
+        "canary" => Scenario::canary(faults),
         "rolling" => Scenario::rolling(faults),
         _ => return None,
     };

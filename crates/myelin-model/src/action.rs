@@ -312,7 +312,6 @@ fn faulty(scenario: &Scenario, slot: Slot, world: &SlotWorld, actions: &mut Vec<
     let Some(machine) = world.machine.as_ref().filter(|machine| machine.lives) else { return };
     actions.push(Action::MachineDies(slot));
     match machine.agent {
-        Agent::Absent => {}
         Agent::Starting => {
             actions.push(Action::AgentDies(slot));
             if !scenario.detail.is_coarse() {
@@ -324,7 +323,7 @@ fn faulty(scenario: &Scenario, slot: Slot, world: &SlotWorld, actions: &mut Vec<
         }
         Agent::Heard => actions.extend([Action::AgentDies(slot), Action::AgentIsCutOff(slot)]),
         Agent::CutOff if !scenario.detail.is_coarse() => actions.push(Action::IsMissedTwice(slot)),
-        Agent::CutOff | Agent::Dead => {}
+        Agent::Absent | Agent::CutOff | Agent::Dead => {}
     }
 }
 

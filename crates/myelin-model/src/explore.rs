@@ -1,7 +1,7 @@
 //! The search itself, and what it reports.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt::{self, Write as _},
     num::NonZeroUsize,
     time::{Duration, Instant},
@@ -39,6 +39,8 @@ pub struct Report {
     pub farthest: u32,
     /// Whether every way on without a fault ends in a converged state, not only one of them.
     pub inevitable: bool,
+    /// What slots were met waiting for, by name: what the scenario did not lead to was not checked by it.
+    pub waits: BTreeSet<&'static str>,
     /// How long it took.
     pub time: Duration,
 }
@@ -121,6 +123,7 @@ pub fn explore(scenario: &Scenario, limits: Limits) -> Result<Report, Failure> {
         max_depth: checker.max_depth(),
         farthest: backward.farthest,
         inevitable: backward.cycle.is_none(),
+        waits: graph.waits().clone(),
         time: start.elapsed(),
     })
 }

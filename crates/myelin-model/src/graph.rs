@@ -1,6 +1,6 @@
 //! All states and transitions that were met, and the search back from where the cluster is as wanted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{Action, State};
 
@@ -15,6 +15,7 @@ pub(crate) struct Graph {
     /// Transitions that need neither a fault nor a person with another shape, from and to.
     steps: Vec<(Place, Place)>,
     n_transitions: u64,
+    waits: BTreeSet<&'static str>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +63,7 @@ impl Graph {
         let next = Place::try_from(self.states.len()).expect("memory ends before");
         let place = *self.places.entry(state.digest).or_insert(next);
         if place == next {
+            self.waits.extend(state.waits());
             self.states.push(Vertex {
                 parent,
                 converged: state.is_converged(),
@@ -78,6 +80,11 @@ impl Graph {
 
     pub(crate) fn n_transitions(&self) -> u64 {
         self.n_transitions
+    }
+
+    /// Returns everything a slot was met waiting for.
+    pub(crate) fn waits(&self) -> &BTreeSet<&'static str> {
+        &self.waits
     }
 
     pub(crate) fn n_converged(&self) -> usize {

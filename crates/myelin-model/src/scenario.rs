@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use myelin_shape::{ClusterShape, Limit, RunId, RunNodeGroupSpec};
+use myelin_shape::{ClusterShape, FirstNode, Limit, RunId, RunNodeGroupSpec};
 use myelin_state::{ErrorClass, OperationKind, RetryPolicy};
 
 /// The one group of every scenario.
@@ -75,11 +75,22 @@ impl Scenario {
         Self::new("replacement", Detail::Coarse, faults, vec![group(2, "v1"), group(2, "v2")])
     }
 
-    /// Two slots that get another image one after the other.
+    /// Two slots that get another image, of which one has to prove itself first.
+    pub fn canary(faults: u8) -> Self {
+        let one_first = |image| {
+            let mut group = group(2, image);
+            group.policy.first_node = Some(FirstNode::Canary);
+            group
+        };
+        Self::new("canary", Detail::Coarse, faults, vec![one_first("v1"), one_first("v2")])
+    }
+
+    /// Two slots that get another image one after the other, and of which one is created after the other.
     pub fn rolling(faults: u8) -> Self {
         let one_by_one = |image| {
             let mut group = group(2, image);
             group.policy.max_unavailable = Some(Limit::Count(1));
+            group.policy.max_in_flight_creates = 1;
             group
         };
         Self::new("rolling", Detail::Coarse, faults, vec![one_by_one("v1"), one_by_one("v2")])

@@ -7,6 +7,7 @@ use std::{
     time::SystemTime,
 };
 
+use myelin_decider::{Explanation, HeldReason};
 use myelin_driver::ClusterDriver;
 use myelin_state::ManagedNode;
 
@@ -57,6 +58,17 @@ impl State {
             .any(|(slot, world)| nodes.get(&slot.id()).is_some_and(|node| self.slow(node, world)))
     }
 
+    /// Lists what each slot that is not acted on waits for, by name.
+    pub(crate) fn waits(&self) -> impl Iterator<Item = &'static str> {
+        self.world.slots().filter_map(|(slot, _)| match self.driver.explain(&slot.id()) {
+            Explanation::Held(held) => Some(name(&held.reason)),
+            Explanation::Unknown
+            | Explanation::Steady
+            | Explanation::Missing
+            | Explanation::Next(_) => None,
+        })
+    }
+
     fn slow(&self, node: &ManagedNode, world: &SlotWorld) -> bool {
         let due = |time: Option<SystemTime>| time.is_some_and(|time| Some(time) <= self.wake_at);
         let record = &node.record;
@@ -69,6 +81,29 @@ impl State {
         answers && (boots || due(node.pending.as_deref().map(|pending| pending.deadline)))
             || agent == Some(Agent::Starting) && boots
             || matches!(agent, Some(Agent::Heard | Agent::CutOff)) && due(silence)
+    }
+}
+
+fn name(reason: &HeldReason) -> &'static str {
+    match reason {
+        HeldReason::Pending { expired: false, .. } => "pending",
+        HeldReason::Pending { expired: true, .. } => "expired",
+        HeldReason::Backoff { .. } => "backoff",
+        HeldReason::AwaitingEndpoint => "endpoint",
+        HeldReason::AwaitingJoin => "join",
+        HeldReason::Silent { .. } => "silent",
+        HeldReason::RestartBackoff { .. } => "restart",
+        HeldReason::Quarantined { .. } => "quarantined",
+        HeldReason::Refused { .. } => "refused",
+        HeldReason::Kept => "kept",
+        HeldReason::Budget { .. } => "budget",
+        HeldReason::Canary { .. } => "canary",
+        HeldReason::CanaryFailed { .. } => "canary failed",
+        HeldReason::CreateLimit { .. } => "create limit",
+        HeldReason::Brake { .. } => "brake",
+        HeldReason::AwaitingRepair { .. } => "repair",
+        HeldReason::Paused => "paused",
+        HeldReason::AllocatorExhausted => "allocator",
     }
 }
 
