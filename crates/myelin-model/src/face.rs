@@ -364,7 +364,7 @@ impl<'a> Eye<'a> {
     }
 
     fn late(&self, late: &NodeObservation) -> LateFace {
-        let slot = slot_of(late);
+        let slot = Slot::named(&late.node);
         let current = self.state.nodes.get(&late.node).filter(|node| node.attempt == late.attempt);
         match &late.event {
             NodeEvent::Joined { .. } if current.is_some() => LateFace::Joined(slot),
@@ -391,13 +391,6 @@ impl<'a> Eye<'a> {
             ended_silent: brake.silent_machine_ended,
         }
     }
-}
-
-/// Returns the number of the slot an observation is about.
-pub(crate) fn slot_of(observation: &NodeObservation) -> Slot {
-    let index =
-        observation.node.as_str().rsplit_once('-').and_then(|(_, index)| index.parse().ok());
-    Slot(index.expect("the scenarios' slots are numbered"))
 }
 
 /// The time a repair without a restart time is ordered by.

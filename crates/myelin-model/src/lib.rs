@@ -30,6 +30,7 @@ mod explore;
 mod face;
 mod graph;
 mod model;
+mod oracle;
 mod scenario;
 mod state;
 mod step;

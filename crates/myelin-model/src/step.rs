@@ -1,23 +1,21 @@
-//! What one action makes of a state, and every rule that is checked on the way.
+//! What one action makes of a state.
 
 use std::{
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
-use myelin_check::{Linter, Settled, Snapshot, converged};
-use myelin_decider::reconcile;
 use myelin_driver::{ClusterDriver, Desired, Effects, Event, Options, Target};
 use myelin_shape::NodeAttemptId;
 use myelin_state::{
-    BootstrapStage, ClusterState, DriverEvent, ErrorClass, NodeEvent, NodeObservation,
-    OperationKind, OperationOutcome, OperatorRequest,
+    BootstrapStage, ClusterState, DriverEvent, ErrorClass, NodeEvent, NodeObservation, NodeStage,
+    OperationKind, OperationOutcome, OperatorRequest, PendingOperation,
 };
 
 use crate::{
     Action, Flaw, Scenario, Slot, State,
-    face::slot_of,
-    world::{Agent, Breach, Machine, Progress, World, failed, lease, swactor},
+    oracle::{self, After},
+    world::{Agent, Breach, Call, Machine, Progress, World, failed, swactor},
 };
 
 /// How long it takes until something happens for which nobody waits.
@@ -54,7 +52,15 @@ pub(crate) fn next(scenario: &Scenario, state: &State, action: Action) -> State 
     };
     let slow = action == Action::TimePasses && state.would_be_slow();
     turn.act(state, action);
-    turn.check();
+    let before = turn.stored.as_ref().unwrap_or(turn.before);
+    let after = After {
+        driver: &turn.driver,
+        world: &turn.world,
+        history: &turn.history,
+        wake_at: turn.wake_at,
+        now: turn.now,
+    };
+    turn.breaches.extend(oracle::check(before, &after));
     let broken = (!turn.breaches.is_empty()).then(|| turn.breaches.join("\n").into());
     let mut next = State {
         driver: Arc::new(turn.driver),
@@ -169,7 +175,7 @@ impl Turn<'_> {
         self.world.of(slot).machine.as_mut().expect("the action is possible")
     }
 
-    fn call(&mut self, slot: Slot) -> &mut crate::world::Call {
+    fn call(&mut self, slot: Slot) -> &mut Call {
         self.world.of(slot).call.as_mut().expect("the action is possible")
     }
 
@@ -184,21 +190,18 @@ impl Turn<'_> {
         self.history.extend(changed.events);
         self.wake_at = wake_at;
         self.breaches.extend(refused.iter().map(|error| format!("a shape was refused: {error}")));
-        if wake_at.is_some_and(|time| time <= self.now) {
-            self.breaches.push("it wants to be woken at once, again and again".to_owned());
-        }
         for submission in submit {
             let node = self.driver.state().nodes.get(&submission.node);
             let pending = node.and_then(|node| node.pending.as_deref()).map(|pending| pending.id);
             if pending != Some(submission.operation) {
                 self.breaches.push(format!("{submission} is submitted and not recorded"));
             }
-            let slot = slot_named(&submission.node);
+            let slot = Slot::named(&submission.node);
             let taken = self.world.submit(slot, submission);
             self.breaches.extend(taken.err());
         }
         for (node, operation) in expire {
-            let call = self.world.of(slot_named(&node)).call.as_mut();
+            let call = self.world.of(Slot::named(&node)).call.as_mut();
             if let Some(call) = call.filter(|call| call.operation == operation) {
                 call.stopping = true;
             }
@@ -257,7 +260,7 @@ impl Turn<'_> {
     }
 
     fn pass_off_as_current(&mut self, late: &mut NodeObservation) {
-        let current = &mut self.world.of(slot_of(late)).call;
+        let current = &mut self.world.of(Slot::named(&late.node)).call;
         if let NodeEvent::OperationFinished { operation, .. } = &mut late.event
             && let Some(call) = current.take()
         {
@@ -329,85 +332,16 @@ impl Turn<'_> {
         let effects = self.driver.run(self.now);
         self.follow(effects);
     }
-
-    fn check(&mut self) {
-        self.lint();
-        self.compare_with_world();
-    }
-
-    /// Steps the linter from the state before to the one after, with a plan made from scratch.
-    fn lint(&mut self) {
-        let (state, now) = (self.driver.state(), self.now);
-        let Some(desired) = self.driver.desired() else { return };
-        let plan = match reconcile(state, desired, now) {
-            Ok(plan) => plan,
-            Err(errors) => return self.breaches.push(errors.to_string()),
-        };
-        let snapshot = Snapshot {
-            desired: Some(desired),
-            plan: Some(&plan),
-            history: Some(&self.history),
-            settled: Some(Settled { wake_at: self.wake_at }),
-            ..Snapshot::new(state, now)
-        };
-        let linted = Linter::restore(self.stored.as_ref().unwrap_or(self.before)).step(&snapshot);
-        let by_definition = converged(state, desired);
-        // The definition knows no operators.
-        let asked = state.nodes.values().any(|node| node.replace_requested);
-        if (by_definition.is_ok() && !asked) != self.driver.convergence().converged {
-            self.breaches.push(format!("converged or not? by definition {by_definition:?}"));
-        }
-        if plan.requeue_at != self.wake_at {
-            let (full, own) = (plan.requeue_at, self.wake_at);
-            self.breaches.push(format!("it waits for {own:?}, and should for {full:?}"));
-        }
-        self.breaches.extend(linted.err().map(|violations| violations.to_string()));
-    }
-
-    /// Checks that records and world agree: no machine is forgotten, and none is somebody else's.
-    fn compare_with_world(&mut self) {
-        let nodes = &self.driver.state().nodes;
-        for (slot, world) in self.world.slots() {
-            let node = nodes.get(&slot.id());
-            let facts = node.and_then(|node| Some((node.attempt, node.record.lease.as_deref()?)));
-            if let Some((attempt, facts)) = facts
-                && *facts != lease(slot, attempt)
-            {
-                let lease = &facts.lease_id;
-                self.breaches.push(format!("{slot}: attempt {attempt} has the lease {lease}"));
-            }
-            let Some(machine) = world.machine.as_ref().filter(|machine| machine.lives) else {
-                continue;
-            };
-            let known = node.filter(|node| node.attempt == machine.attempt).is_some_and(|node| {
-                let create = Some(OperationKind::CreateLease);
-                let pending = node.pending.as_deref().map(|pending| pending.kind);
-                node.record.lease.is_some()
-                    || pending == create
-                    || node.retry.ambiguous_operation == create
-            });
-            if !known {
-                let attempt = machine.attempt;
-                self.breaches.push(format!("{slot}: the lease of attempt {attempt} is forgotten"));
-            }
-        }
-    }
-}
-
-fn slot_named(node: &myelin_shape::LogicalNodeId) -> Slot {
-    let index = node.as_str().rsplit_once('-').and_then(|(_, index)| index.parse().ok());
-    Slot(index.expect("the scenarios' slots are numbered"))
 }
 
 /// What a store knows if creates are submitted before they are recorded.
 fn forget_creates(state: &mut ClusterState) {
     for node in state.nodes.values_mut() {
-        let create = |pending: &&mut Box<myelin_state::PendingOperation>| {
-            pending.kind == OperationKind::CreateLease
-        };
+        let create =
+            |pending: &&mut Box<PendingOperation>| pending.kind == OperationKind::CreateLease;
         if let Some(pending) = node.pending.as_mut().filter(create) {
             node.next_operation_sequence = pending.id.sequence;
-            node.record.stage = myelin_state::NodeStage::New;
+            node.record.stage = NodeStage::New;
             node.pending = None;
         }
     }

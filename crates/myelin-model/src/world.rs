@@ -23,6 +23,12 @@ impl Slot {
     pub(crate) fn id(self) -> LogicalNodeId {
         LogicalNodeId::slot(&GROUP.into(), self.0.into())
     }
+
+    /// Returns the slot of an id.
+    pub(crate) fn named(id: &LogicalNodeId) -> Self {
+        let index = id.as_str().rsplit_once('-').and_then(|(_, index)| index.parse().ok());
+        Self(index.expect("the slots of scenarios are numbered"))
+    }
 }
 
 impl fmt::Display for Slot {

@@ -1,0 +1,93 @@
+//! Every rule that is checked in each state: those of the linter, and that records and world agree.
+
+use std::time::SystemTime;
+
+use myelin_check::{Linter, Settled, Snapshot, converged};
+use myelin_decider::reconcile;
+use myelin_driver::ClusterDriver;
+use myelin_state::{ClusterState, DriverEvent, OperationKind};
+
+use crate::world::{Breach, World, lease};
+
+/// What an action has led to.
+#[derive(Debug)]
+pub(crate) struct After<'a> {
+    pub(crate) driver: &'a ClusterDriver,
+    pub(crate) world: &'a World,
+    /// What the driver says has happened.
+    pub(crate) history: &'a [DriverEvent],
+    /// When the driver wants to be woken.
+    pub(crate) wake_at: Option<SystemTime>,
+    pub(crate) now: SystemTime,
+}
+
+/// Lists the rules that are broken by what an action has made of a state.
+pub(crate) fn check(before: &ClusterState, after: &After<'_>) -> Vec<Breach> {
+    let mut breaches = lint(before, after);
+    breaches.extend(compare_with_world(after));
+    breaches
+}
+
+/// Steps the linter from the state before to the one after, with a plan made from scratch.
+fn lint(before: &ClusterState, after: &After<'_>) -> Vec<Breach> {
+    let (state, now, wake_at) = (after.driver.state(), after.now, after.wake_at);
+    let Some(desired) = after.driver.desired() else { return Vec::new() };
+    let plan = match reconcile(state, desired, now) {
+        Ok(plan) => plan,
+        Err(errors) => return vec![errors.to_string()],
+    };
+    let snapshot = Snapshot {
+        desired: Some(desired),
+        plan: Some(&plan),
+        history: Some(after.history),
+        settled: Some(Settled { wake_at }),
+        ..Snapshot::new(state, now)
+    };
+    let linted = Linter::restore(before).step(&snapshot);
+    let mut breaches: Vec<_> =
+        linted.err().map(|violations| violations.to_string()).into_iter().collect();
+    let by_definition = converged(state, desired);
+    // The definition knows no operators.
+    let asked = state.nodes.values().any(|node| node.replace_requested);
+    if (by_definition.is_ok() && !asked) != after.driver.convergence().converged {
+        breaches.push(format!("converged or not? by definition {by_definition:?}"));
+    }
+    if plan.requeue_at != wake_at {
+        breaches.push(format!("it waits for {wake_at:?}, and should for {:?}", plan.requeue_at));
+    }
+    if wake_at.is_some_and(|time| time <= now) {
+        breaches.push("it wants to be woken at once, again and again".to_owned());
+    }
+    breaches
+}
+
+/// Checks that no machine is forgotten, and none is another attempt's.
+fn compare_with_world(after: &After<'_>) -> Vec<Breach> {
+    let nodes = &after.driver.state().nodes;
+    let mut breaches = Vec::new();
+    for (slot, world) in after.world.slots() {
+        let node = nodes.get(&slot.id());
+        let facts = node.and_then(|node| Some((node.attempt, node.record.lease.as_deref()?)));
+        if let Some((attempt, facts)) = facts
+            && *facts != lease(slot, attempt)
+        {
+            let lease = &facts.lease_id;
+            breaches.push(format!("{slot}: attempt {attempt} has the lease {lease}"));
+        }
+        let Some(machine) = world.machine.as_ref().filter(|machine| machine.lives) else {
+            continue;
+        };
+        let known = node.filter(|node| node.attempt == machine.attempt).is_some_and(|node| {
+            let create = Some(OperationKind::CreateLease);
+            let pending = node.pending.as_deref().map(|pending| pending.kind);
+            node.record.lease.is_some()
+                || pending == create
+                || node.retry.ambiguous_operation == create
+        });
+        if !known {
+            let attempt = machine.attempt;
+            breaches.push(format!("{slot}: the lease of attempt {attempt} is forgotten"));
+        }
+    }
+    breaches
+}
