@@ -27,11 +27,17 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let Args { scenario, detail, faults } = args;
     let faults = faults.map(|faults| faults.to_string());
-    let chosen = [scenario, detail, faults].into_iter().flatten();
+    let chosen: Vec<_> = [scenario, detail, faults].into_iter().flatten().collect();
+    example("explore", &chosen)?;
+    // Whether states that look alike go on alike is asked of all scenarios together.
+    if chosen.is_empty() { example("twins", &[]) } else { Ok(()) }
+}
+
+fn example(name: &str, args: &[String]) -> anyhow::Result<()> {
     let mut command = Command::new("cargo");
-    command.args(["run", "--release", "-p", "myelin-model", "--example", "explore", "--"]);
-    let status = command.args(chosen).current_dir(root()?).status();
+    command.args(["run", "--release", "-p", "myelin-model", "--example", name, "--"]);
+    let status = command.args(args).current_dir(root()?).status();
     let status = status.context("cannot start cargo")?;
-    ensure!(status.success(), "the model checker ended with {status}");
+    ensure!(status.success(), "`{name}` of the model checker ended with {status}");
     Ok(())
 }

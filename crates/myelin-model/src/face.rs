@@ -129,7 +129,8 @@ enum LateFace {
     /// About an attempt or effect that is over.
     Dead(Slot),
     Joined(Slot),
-    Silent(Slot),
+    /// How long ago the last contact was, up to where it ends the attempt at once, and the order among the silent.
+    Silent(Slot, Duration, usize),
 }
 
 #[derive(Debug, Hash, PartialEq, Eq)]
@@ -196,7 +197,8 @@ impl<'a> Eye<'a> {
         let times =
             |node: &ManagedNode| [node.retry.next_effect_at, node.retry.restart_at, ended_at(node)];
         let passed = cluster.nodes.values().flat_map(times).flatten();
-        let lost = cluster.nodes.values().filter_map(|node| node.record.lost_at()).collect();
+        let lost = cluster.nodes.values().filter_map(|node| node.record.lost_at());
+        let lost = lost.chain(state.world.late.iter().filter_map(last_contact)).collect();
         let passed = passed.filter(|&time| time <= now).collect();
         Self { scenario, state: cluster, now, policy: scenario.retry(), sessions, passed, lost }
     }
@@ -368,7 +370,11 @@ impl<'a> Eye<'a> {
         let current = self.state.nodes.get(&late.node).filter(|node| node.attempt == late.attempt);
         match &late.event {
             NodeEvent::Joined { .. } if current.is_some() => LateFace::Joined(slot),
-            NodeEvent::Silent { .. } if current.is_some() => LateFace::Silent(slot),
+            NodeEvent::Silent { last_contact, .. } if current.is_some() => {
+                let ago = self.now.duration_since(*last_contact).unwrap_or_default();
+                let order = self.lost.range(..last_contact).count();
+                LateFace::Silent(slot, ago.min(self.policy.lost_after), order)
+            }
             // A result is copied when it arrives, so its effect is never pending again.
             NodeEvent::OperationFinished { .. }
             | NodeEvent::Joined { .. }
@@ -396,6 +402,14 @@ impl<'a> Eye<'a> {
 /// The time a repair without a restart time is ordered by.
 fn ended_at(node: &ManagedNode) -> Option<SystemTime> {
     node.record.destroyed_at.filter(|_| node.retry.restart_at.is_none() && node.recovering)
+}
+
+fn last_contact(late: &NodeObservation) -> Option<SystemTime> {
+    if let NodeEvent::Silent { last_contact, .. } = &late.event {
+        Some(*last_contact)
+    } else {
+        None
+    }
 }
 
 fn session_of(call: &Call) -> Option<BootstrapSessionId> {
