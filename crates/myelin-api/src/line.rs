@@ -143,15 +143,17 @@ pub fn decode<T: DeserializeOwned>(line: &[u8]) -> Result<T, LineError> {
     let text = std::str::from_utf8(line)
         .map_err(|error| LineError::NotUtf8 { at: error.valid_up_to() })?;
     serde_json::from_str(text).map_err(|error| {
-        let message = cut(error.to_string());
+        let message = cut(&error.to_string());
         // What the parser calls a syntax error may be JSON where a variant's name is expected, such as `{}`.
         let is_json = error.is_data() || serde_json::from_str::<IgnoredAny>(text).is_ok();
         if is_json { LineError::NotAMessage { message } } else { LineError::NotJson { message } }
     })
 }
 
-/// Cuts the parser's words, which quote the peer's.
-fn cut(mut message: String) -> String {
+/// Cuts the parser's words, which quote the peer's. Those go into logs and onto terminals, so no control character stays.
+fn cut(message: &str) -> String {
+    let shown = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.into() };
+    let mut message: String = message.chars().map(shown).collect();
     if message.len() > MAX_QUOTED {
         message.truncate(message.floor_char_boundary(MAX_QUOTED));
         message.push('…');

@@ -101,6 +101,15 @@ fn an_error_quotes_only_a_little_of_the_line() {
 }
 
 #[test]
+fn an_error_shows_control_characters_as_escapes() {
+    let Err(LineError::NotAMessage { message }) = decode::<AgentMessage>(br#"{"\u001b[31m":1}"#)
+    else {
+        panic!("an unknown variant is no message");
+    };
+    assert!(message.starts_with(r"unknown variant `\u{1b}[31m`"), "{message}");
+}
+
+#[test]
 fn a_token_is_valid_for_its_attempt_and_secret_only() {
     let secret = JoinSecret::new([1; 32]);
     let token = secret.token(&key("worker-0"));
