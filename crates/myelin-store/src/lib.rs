@@ -8,6 +8,8 @@
 //!
 //! Nothing is repaired on its own, and nothing that cannot be read is changed. No network call is made anywhere here.
 //!
+//! With the feature `raw`, its rows can be read and written without a database; it is off by default.
+//!
 //! Reading order: [`Store`], [`Batch`], [`Loaded`], [`SqliteStore`], [`StoreError`], [`MemoryStore`].
 //!
 //! ```
@@ -56,4 +58,6 @@ pub use crate::model::{
     Batch, Doubt, Identity, Loaded, Secret, Setting, Settings, Source, StoredDesired,
 };
 pub use crate::port::Store;
+#[cfg(feature = "raw")]
+pub use crate::sqlite::raw;
 pub use crate::sqlite::{Accepted, Hook, Options, Restore, SqliteStore};

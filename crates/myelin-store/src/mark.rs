@@ -17,7 +17,7 @@ use myelin_shape::ClusterUid;
 use crate::{Behind, StoreError, checksum::Sum};
 
 /// A slot has a page to itself: no write of one can tear the other.
-const SLOT: usize = 4096;
+pub(crate) const SLOT: usize = 4096;
 
 const FORMAT: &str = "myelin-mark 1";
 
@@ -55,7 +55,7 @@ impl Mark {
         format!("{text} checksum={sum}")
     }
 
-    fn slot(&self) -> Vec<u8> {
+    pub(crate) fn slot(&self) -> Vec<u8> {
         let mut slot = self.line().into_bytes();
         slot.resize(SLOT - 1, b' ');
         slot.push(b'\n');
@@ -63,7 +63,7 @@ impl Mark {
     }
 
     /// Reads a slot, which must be exactly what would be written.
-    fn parse(slot: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(slot: &[u8]) -> Option<Self> {
         let text = str::from_utf8(slot).ok()?;
         let field = |name: &str| {
             text.split_ascii_whitespace()

@@ -11,6 +11,8 @@ mod load;
 mod meta;
 mod options;
 mod queries;
+#[cfg(feature = "raw")]
+pub mod raw;
 mod restore;
 mod rows;
 mod schema;

@@ -31,6 +31,12 @@ impl Place {
         }
     }
 
+    /// Returns a place of no files, to name in errors.
+    #[cfg(feature = "raw")]
+    pub(crate) fn nowhere() -> Self {
+        Self { dir: PathBuf::new(), database: "state.db".into() }
+    }
+
     /// Returns the place with another file as its database.
     pub(crate) fn of_file(&self, database: &Path) -> Self {
         Self { dir: self.dir.clone(), database: database.to_owned() }

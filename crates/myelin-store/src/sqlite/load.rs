@@ -121,54 +121,75 @@ async fn read_tables(
     place: &Place,
 ) -> Result<Contents, StoreError> {
     let (head, digest, sum) = Head::read(connection, place).await?;
-    let mut held = Held::default();
-    let mut meta_rows = BTreeMap::new();
-    let mut templates = Templates::new();
-    let mut desired = None;
-    let mut state = ClusterState {
-        observed_generation: head.observed_generation,
-        next_attempt_id: head.next_attempt_id,
-        brake: head.brake,
-        paused: head.paused,
-        ..ClusterState::default()
-    };
+    let mut assembly = Assembly::default();
     for table in Table::ALL {
-        let each = |row: Row| {
-            let Row { id, body, sum } = row;
-            let find = |digest: &str| templates.get(digest).cloned();
-            let lost = |digest: Arc<str>| {
-                place
-                    .damaged(format!("{} {id:?} names the unknown template {digest}", table.name()))
-            };
-            match table {
-                Table::Meta => drop(meta_rows.insert(id.clone(), body)),
-                Table::Templates => {
-                    let template: NodeTemplate = parse(place, table, &id, &body)?;
-                    templates.insert(id.as_str().into(), Arc::new(template));
-                }
-                Table::Desired => desired = Some(parse(place, table, &id, &body)?),
-                Table::Groups => {
-                    let row: GroupRow<'_> = parse(place, table, &id, &body)?;
-                    let group = row.into_group(&find).map_err(lost)?;
-                    state.groups.insert(id.as_str().into(), group);
-                }
-                Table::Nodes => {
-                    let row: NodeRow<'_> = parse(place, table, &id, &body)?;
-                    let node = LogicalNodeId::new(id.clone());
-                    let record = row.into_node(&node, &find).map_err(lost)?;
-                    state.nodes.insert(node, record);
-                }
-            }
-            held.put(table, id, sum);
-            Ok(())
-        };
-        rows::read(connection, place, table, each).await?;
+        rows::read(connection, place, table, |row| assembly.take(place, table, row)).await?;
     }
-    if held.digest.to_string() != digest {
+    if assembly.held.digest.to_string() != digest {
         return Err(place.damaged("a row is missing, or is one of another time".to_owned()));
     }
-    let (identity, settings) = meta::read(&meta_rows, place)?;
-    Ok(Contents { head, sum, held, identity, settings, state, desired, templates })
+    assembly.finish(place, head, sum)
+}
+
+/// What the rows say, as they come: table by table in the order of [`Table::ALL`].
+#[derive(Debug, Default)]
+pub(crate) struct Assembly {
+    held: Held,
+    meta_rows: BTreeMap<SmolStr, String>,
+    templates: Templates,
+    desired: Option<StoredDesired>,
+    state: ClusterState,
+}
+
+impl Assembly {
+    /// Takes the next row, whose checksum is right.
+    pub(crate) fn take(&mut self, place: &Place, table: Table, row: Row) -> Result<(), StoreError> {
+        let Row { id, body, sum } = row;
+        let find = |digest: &str| self.templates.get(digest).cloned();
+        let lost = |digest: Arc<str>| {
+            place.damaged(format!("{} {id:?} names the unknown template {digest}", table.name()))
+        };
+        match table {
+            Table::Meta => drop(self.meta_rows.insert(id.clone(), body)),
+            Table::Templates => {
+                let template: NodeTemplate = parse(place, table, &id, &body)?;
+                self.templates.insert(id.as_str().into(), Arc::new(template));
+            }
+            Table::Desired => self.desired = Some(parse(place, table, &id, &body)?),
+            Table::Groups => {
+                let row: GroupRow<'_> = parse(place, table, &id, &body)?;
+                let group = row.into_group(&find).map_err(lost)?;
+                self.state.groups.insert(id.as_str().into(), group);
+            }
+            Table::Nodes => {
+                let row: NodeRow<'_> = parse(place, table, &id, &body)?;
+                let node = LogicalNodeId::new(id.clone());
+                let record = row.into_node(&node, &find).map_err(lost)?;
+                self.state.nodes.insert(node, record);
+            }
+        }
+        self.held.put(table, id, sum);
+        Ok(())
+    }
+
+    /// Adds what the cluster's row says.
+    pub(crate) fn finish(
+        self,
+        place: &Place,
+        head: Head,
+        sum: Sum,
+    ) -> Result<Contents, StoreError> {
+        let Self { held, meta_rows, templates, desired, state } = self;
+        let state = ClusterState {
+            observed_generation: head.observed_generation,
+            next_attempt_id: head.next_attempt_id,
+            brake: head.brake,
+            paused: head.paused,
+            ..state
+        };
+        let (identity, settings) = meta::read(&meta_rows, place)?;
+        Ok(Contents { head, sum, held, identity, settings, state, desired, templates })
+    }
 }
 
 fn parse<T: DeserializeOwned>(

@@ -12,7 +12,7 @@ use crate::{
     Identity, Secret, Setting, Settings, StoreError,
     checksum::{from_hex, to_hex},
     sqlite::{
-        connection::{Place, to_nanos},
+        connection::{Place, from_nanos, to_nanos},
         rows::{Row, Table},
     },
 };
@@ -57,12 +57,12 @@ pub(crate) fn read(
 ) -> Result<(Identity, Settings), StoreError> {
     let damaged = |id: &str| place.damaged(format!("meta {id:?} is missing or unreadable"));
     let text = |id: &'static str| rows.get(id).ok_or_else(|| damaged(id));
-    let begun_at: u64 = text("begun_at")?.parse().map_err(|_| damaged("begun_at"))?;
+    let begun_at: i64 = text("begun_at")?.parse().map_err(|_| damaged("begun_at"))?;
     let run: u64 = text("run")?.parse().map_err(|_| damaged("run"))?;
     let identity = Identity {
         cluster: text("cluster")?.parse().map_err(|_| damaged("cluster"))?,
         run: myelin_shape::RunId(run),
-        begun_at: UNIX_EPOCH + Duration::from_nanos(begun_at),
+        begun_at: from_nanos(begun_at, place)?,
         secret: Secret(from_hex(text("secret")?).ok_or_else(|| damaged("secret"))?),
     };
     let address = rows.get("address").map(|text| text.parse()).transpose();
