@@ -76,6 +76,7 @@ pub(crate) const TABLE: &[Row] = &[
     row(5, "myelin-membership", Kind::Shell),
     row(6, "myelin-sim", Kind::Shell),
     row(7, "myelin", Kind::Shell),
+    row(8, "myelin-fuzz", Kind::Shell),
     row(8, "xtask", Kind::Shell),
 ];
 

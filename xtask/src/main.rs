@@ -4,12 +4,13 @@
 //! Each is a module with one entry point; nothing here is part of the product.
 //!
 //! Reading order: [`ci`], [`layers`], [`tidy`], [`mod@bench`], [`crash`], [`damage`], [`sim`],
-//! [`mod@model`], [`mutants`].
+//! [`mod@model`], [`mutants`], [`fuzz`].
 
 mod bench;
 mod ci;
 mod crash;
 mod damage;
+mod fuzz;
 mod layers;
 mod mutants;
 mod sim;
@@ -78,6 +79,8 @@ enum Command {
     Mutants(mutants::Args),
     /// Go through every order in which everything can happen to a small cluster, faults and all.
     Model(model::Args),
+    /// Try made-up inputs on everything that reads bytes from outside. Needs a nightly toolchain and cargo-fuzz.
+    Fuzz(fuzz::Args),
     /// Check the text of sources, manifests and pages.
     Tidy,
 }
@@ -88,6 +91,7 @@ fn main() -> ExitCode {
         Command::Bench { write } => bench::run(write),
         Command::Crash(args) => crash::run(args),
         Command::Damage { step } => damage::run(step),
+        Command::Fuzz(args) => fuzz::run(&args),
         Command::Layers => layers::run(),
         Command::Sim { seeds, first } => sim::seeds(first, seeds),
         Command::Flaws { seeds } => sim::flaws(seeds),

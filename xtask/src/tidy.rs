@@ -84,7 +84,7 @@ fn check(files: &Files, exists: &dyn Fn(&str) -> bool) -> Vec<String> {
         check_lines(path, text, &mut findings);
         if let Some(dir) = path.strip_suffix("/Cargo.toml") {
             manifest::check(path, text, &mut findings);
-            check_crate_docs(dir, files, &mut findings);
+            check_crate_docs(dir, text, files, &mut findings);
         }
         if extension(path) == "md" {
             links::check(path, text, exists, &mut findings);
@@ -127,14 +127,19 @@ fn names_path(line: &str, prefix: &str) -> bool {
     })
 }
 
-fn check_crate_docs(dir: &str, files: &Files, findings: &mut Vec<String>) {
+fn check_crate_docs(dir: &str, manifest: &str, files: &Files, findings: &mut Vec<String>) {
     let roots = ["lib.rs", "main.rs"].map(|file| format!("{dir}/src/{file}"));
-    let Some((path, text)) = roots.iter().find_map(|path| files.get_key_value(path)) else {
+    let root = roots.into_iter().find(|path| files.contains_key(path));
+    // A crate that is neither a library nor one program names its programs.
+    let programs = || manifest::programs(manifest).map(|path| format!("{dir}/{path}")).collect();
+    let roots: Vec<_> = root.map_or_else(programs, |root| vec![root]);
+    if roots.is_empty() {
         findings.push(format!("{dir}: has neither src/lib.rs nor src/main.rs"));
-        return;
-    };
-    if !text.starts_with("//! ") {
-        findings.push(format!("{path}:1: does not begin with a `//!` doc"));
+    }
+    for path in roots {
+        if !files.get(&path).is_some_and(|text| text.starts_with("//! ")) {
+            findings.push(format!("{path}:1: does not begin with a `//!` doc"));
+        }
     }
 }
 

@@ -22,6 +22,13 @@ pub(super) fn check(path: &str, text: &str, findings: &mut Vec<String>) {
     }
 }
 
+/// Returns the paths of the programs that a manifest names.
+pub(super) fn programs(text: &str) -> impl Iterator<Item = String> {
+    let manifest: Table = text.parse().unwrap_or_default();
+    let programs = manifest.get("bin").and_then(Value::as_array).cloned().unwrap_or_default();
+    programs.into_iter().filter_map(|program| Some(program.get("path")?.as_str()?.to_owned()))
+}
+
 fn check_dependencies(path: &str, parent: &Table, findings: &mut Vec<String>) {
     let tables = DEPENDENCIES.iter().filter_map(|name| parent.get(*name));
     for (name, dependency) in tables.filter_map(Value::as_table).flatten() {

@@ -84,10 +84,17 @@ fn crates_without_docs_are_found() {
         ("b/Cargo.toml", MANIFEST),
         ("b/src/lib.rs", "fn undocumented() {}\n"),
         ("c/Cargo.toml", MANIFEST),
+        (
+            "d/Cargo.toml",
+            &format!("{MANIFEST}[[bin]]\npath = \"e.rs\"\n[[bin]]\npath = \"f.rs\"\n"),
+        ),
+        ("d/e.rs", "//! Documented.\n"),
+        ("d/f.rs", "fn undocumented() {}\n"),
     ];
     insta::assert_snapshot!(check(&files), @r"
     b/src/lib.rs:1: does not begin with a `//!` doc
     c: has neither src/lib.rs nor src/main.rs
+    d/f.rs:1: does not begin with a `//!` doc
     ");
 }
 
