@@ -45,7 +45,7 @@ impl SqliteStore {
     }
 
     /// Copies a backup beside a store and checks it there, before it takes the store's place. Nobody else has the store
-    /// open. A log beside the backup counts, so that the files of a store are as good as what [`backup`](Store::backup)
+    /// open. A log beside the backup counts, so that the files of a store are as good as what [`backup`](crate::Store::backup)
     /// makes.
     ///
     /// # Errors
