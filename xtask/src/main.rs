@@ -12,9 +12,9 @@ mod crash;
 mod damage;
 mod fuzz;
 mod layers;
+mod model;
 mod mutants;
 mod sim;
-mod model;
 mod tidy;
 
 use std::{path::PathBuf, process::ExitCode};

@@ -117,7 +117,7 @@ fn summarize(crates: &[&str]) -> anyhow::Result<()> {
             all.unviable.extend(record.unviable);
         }
         let tried = all.caught.len() + all.missed.len() + all.timeout.len();
-        println!(
+        eprintln!(
             "{name}: {n_shards} of {N_SHARDS} shards, {tried} mutants, {} caught, {} too slow, {} survived, {} do not build",
             all.caught.len(),
             all.timeout.len(),
@@ -131,7 +131,7 @@ fn summarize(crates: &[&str]) -> anyhow::Result<()> {
         unexplained.extend(all.missed.into_iter().filter(|it| !is_explained(it)));
     }
     for mutant in &unexplained {
-        println!("not explained: {mutant}");
+        eprintln!("not explained: {mutant}");
     }
     ensure!(unexplained.is_empty(), "{} survivors are not explained", unexplained.len());
     ensure!(

@@ -107,19 +107,17 @@ fn broken(breach: &Breach) -> Failure {
 }
 
 fn summary(found: &Hunt) -> String {
-    let mut text = String::new();
-    for (name, n) in &found.played {
-        text += &format!("{n:>8} {name}\n");
-    }
-    text + &format!(
-        "{} seeds, {} steps, {} calls, {} commits, {} starts: {} broken rules\n",
-        found.n_runs,
-        found.n_steps,
-        found.n_calls,
-        found.n_commits,
-        found.n_starts,
-        found.findings.len()
-    )
+    let played = found.played.iter().map(|(name, n)| format!("{n:>8} {name}\n"));
+    played.collect::<String>()
+        + &format!(
+            "{} seeds, {} steps, {} calls, {} commits, {} starts: {} broken rules\n",
+            found.n_runs,
+            found.n_steps,
+            found.n_calls,
+            found.n_commits,
+            found.n_starts,
+            found.findings.len()
+        )
 }
 
 fn print_json(view: &impl Serialize) -> Result<(), Failure> {
