@@ -1,6 +1,6 @@
 //! What happened, for people to read.
 
-use std::{fmt::Write as _, time::Duration};
+use std::{cmp::Reverse, fmt::Write as _, time::Duration};
 
 use myelin_executor::fake::CallKind;
 
@@ -115,10 +115,13 @@ fn repetition(shapes: &[String]) -> (usize, usize) {
     };
     let lengths = 1..=LONGEST.min(shapes.len());
     let all = lengths.map(|length| (length, times(length))).filter(|(_, it)| *it >= SOME_TIMES);
-    all.max_by_key(|(length, times)| length * times).unwrap_or((1, 1))
+    all.max_by_key(|&(length, times)| (length * times, Reverse(length))).unwrap_or((1, 1))
 }
 
 /// Returns a line without its numbers.
 fn shape(line: &str) -> String {
     line.chars().filter(|it| !it.is_ascii_digit()).collect::<String>().trim_start().to_owned()
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,7 @@ mod agents;
 mod calls;
 mod effects;
 mod provider;
+mod sessions;
 mod timeline;
 
 use std::{
@@ -28,10 +29,7 @@ use myelin_state::{ErrorClass, NodeObservation, OperationKind};
 use crate::{
     BootFate, CallFate, CommitFate, Config, Counts, Happening, ReportFate, Scenario, Step, script,
     story::{Trace, clock},
-    world::{
-        agents::Agent,
-        effects::{Machine, Session},
-    },
+    world::{agents::Agent, effects::Machine, sessions::Session},
 };
 
 pub(crate) use self::{agents::secret, provider::SimProvider, timeline::Due};
