@@ -10,7 +10,7 @@ fn a_script_is_played_and_what_is_expected_of_it_is_not_read() {
     let script = site.write("lost.txt", &format!("{LOST}----\nsomething else\n"));
     let told = site.ok(&["sim", script.to_str().unwrap()]);
     assert!(told.contains("call create 1 loses-reply"), "{told}");
-    assert!(told.contains("find a-0#0"), "{told}");
+    assert!(told.contains("find 1: a-0#0"), "{told}");
     assert!(told.contains("as desired"), "{told}");
 }
 
