@@ -17,7 +17,7 @@ use crate::{
     world::{Agent, Progress, SlotWorld, World},
 };
 
-/// Everything there is at one moment. Two states are the same if they have the same [face](Face).
+/// Everything there is at one moment. Two states are the same if they look the same (`face.rs`).
 #[derive(Clone)]
 pub struct State {
     /// The driver itself, index and all: what it remembers beyond its records is followed, too.
