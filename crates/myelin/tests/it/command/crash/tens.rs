@@ -1,6 +1,6 @@
 //! Many creates at once.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::{
     Tally,
@@ -15,7 +15,7 @@ fn an_up_killed_in_the_middle_of_ten_creates_leaves_nothing_that_down_does_not_r
         Moment::CallBefore(5),
         Moment::Call(5),
         Moment::Call(12),
-        Moment::After(Duration::from_millis(150)),
+        Moment::CallBefore(10),
     ];
     for moment in moments {
         let mut life = Life::new(&tally);
