@@ -1,17 +1,25 @@
-//! Mutation testing of the crates that decide, in shards that can be resumed.
+//! Mutation testing of the crates that decide, a source file at a time.
 //!
-//! Each crate is cut into [`N_SHARDS`] shards, and what came of a shard is written to `mutants/CRATE/SHARD.txt`, together with a
-//! digest of the sources it is about. A shard that is recorded for the sources as they are is not run again. A mutant that survives
-//! has to be explained in `mutants/survivors.md`.
+//! What came of a file's mutants is written to `mutants/CRATE/FILE.txt`, together with a digest of that file. A file that is
+//! recorded as it is now is not run again, so that a run can be ended anywhere, and a change costs the mutants of what it changed.
+//! Tests are not digested: more of them only catch more (`--again`), and whoever deletes some removes the records.
+//! A mutant that survives has to be explained in `mutants/survivors.md`.
+//!
+//! The mutants are put into a copy of the repository below `target/mutants`, which keeps what was built.
 //!
 //! Reading order: [`run`], [`Record`].
 
-use std::{fmt::Write as _, fs, path::Path, process::Command};
+use std::{
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Parser;
 
-use crate::root;
+use crate::{root, tidy};
 
 /// What is mutated, and whose tests are to notice.
 const CRATES: &[(&str, &[&str])] = &[
@@ -21,8 +29,8 @@ const CRATES: &[(&str, &[&str])] = &[
     ("myelin-driver", &["myelin-driver"]),
 ];
 
-/// Small enough that a shard takes some minutes.
-const N_SHARDS: usize = 16;
+/// A mutant that makes the tests run for so many seconds is noticed by it; they take a tenth of that.
+const TIMEOUT: &str = "90";
 
 /// Of the mutants that were tried, so many percent may survive.
 const MAY_SURVIVE: usize = 3;
@@ -33,18 +41,30 @@ pub(crate) struct Args {
     /// Only this crate
     #[arg(long, value_name = "CRATE")]
     package: Option<String>,
-    /// At most so many shards, then stop
+    /// At most so many files, then stop
     #[arg(long, value_name = "N")]
-    shards: Option<usize>,
-    /// Run nothing: say what is recorded
+    files: Option<usize>,
+    /// Run the recorded survivors too, for the tests may be better now
     #[arg(long)]
+    again: bool,
+    /// Run nothing: say what is recorded
+    #[arg(long, conflicts_with = "again")]
     summary: bool,
 }
 
-/// What became of the mutants of a shard.
+/// A source file whose mutants are tried together.
+struct Shard {
+    package: &'static str,
+    /// Whose tests run.
+    tests: &'static [&'static str],
+    /// From the root of the repository.
+    path: PathBuf,
+}
+
+/// What became of the mutants of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Record {
-    /// What the sources were.
+    /// What the file was.
     digest: String,
     caught: Vec<String>,
     missed: Vec<String>,
@@ -54,36 +74,94 @@ struct Record {
     unviable: Vec<String>,
 }
 
-/// Runs the shards that are not recorded, and says how many mutants survive.
+/// Runs the files that are not recorded, and says how many mutants survive.
 ///
 /// # Errors
 ///
 /// `cargo mutants` cannot be run, too many mutants survive, or one that does is not explained.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let mut left = args.shards.unwrap_or(usize::MAX);
-    let wanted = |name: &str| args.package.as_deref().is_none_or(|only| only == name);
-    let crates: Vec<_> = CRATES.iter().filter(|(name, _)| wanted(name)).collect();
-    ensure!(!crates.is_empty(), "no such crate is mutated");
-    for (name, tests) in &crates {
-        for shard in 0..N_SHARDS {
-            if args.summary || left == 0 || Record::read(name, shard)?.is_some() {
-                continue;
-            }
-            left -= 1;
-            run_shard(name, tests, shard)?;
+    let shards = shards(args.package.as_deref())?;
+    let mut left = if args.summary { 0 } else { args.files.unwrap_or(usize::MAX) };
+    for shard in &shards {
+        if left == 0 {
+            break;
         }
+        match Record::read(shard)? {
+            None => run_whole(shard)?,
+            Some(record) if args.again && !record.missed.is_empty() => run_missed(shard, record)?,
+            Some(_) => continue,
+        }
+        left -= 1;
     }
-    summarize(&crates.iter().map(|(name, _)| *name).collect::<Vec<_>>())
+    summarize(&shards)
 }
 
-fn run_shard(name: &str, tests: &[&str], shard: usize) -> anyhow::Result<()> {
-    let output = root()?.join(format!("target/mutants/{name}-{shard}"));
+/// Lists the files that are mutated, of one crate or of all.
+fn shards(only: Option<&str>) -> anyhow::Result<Vec<Shard>> {
+    let root = root()?;
+    let mut shards = Vec::new();
+    let listed = tidy::list(&root)?;
+    for (package, tests) in CRATES {
+        let src = format!("crates/{package}/src/");
+        let is_source = |path: &&String| path.starts_with(&src) && !is_test(path);
+        let paths = listed.iter().filter(|_| only.is_none_or(|it| it == *package));
+        let paths = paths.filter(is_source).map(PathBuf::from);
+        shards.extend(paths.map(|path| Shard { package, tests, path }));
+    }
+    ensure!(!shards.is_empty(), "no such crate is mutated");
+    Ok(shards)
+}
+
+fn is_test(path: &str) -> bool {
+    path.ends_with("/tests.rs") || path.contains("/tests/")
+}
+
+fn run_whole(shard: &Shard) -> anyhow::Result<()> {
+    let mut record = mutate(shard, &["--file", &shard.path.to_string_lossy()])?;
+    record.digest = digest(&shard.path)?;
+    record.write(shard)
+}
+
+/// Tries the survivors of a file again.
+fn run_missed(shard: &Shard, mut record: Record) -> anyhow::Result<()> {
+    let mut args = vec!["--file".to_owned(), shard.path.to_string_lossy().into_owned()];
+    for mutant in &record.missed {
+        args.extend(["--re".to_owned(), format!("^{}$", escape(mutant))]);
+    }
+    let found = mutate(shard, &args)?;
+    let n_tried = found.caught.len() + found.missed.len() + found.timeout.len();
+    ensure!(n_tried == record.missed.len(), "{n_tried} of {} mutants ran", record.missed.len());
+    record.missed = found.missed;
+    record.caught.extend(found.caught);
+    record.timeout.extend(found.timeout);
+    record.write(shard)
+}
+
+/// Returns a regular expression for a text as it is.
+fn escape(text: &str) -> String {
+    text.chars().fold(String::new(), |mut escaped, it| {
+        // Not every sign: an escaped `<` is the beginning of a word.
+        if r"\.+*?()|[]{}^$#&-~".contains(it) {
+            escaped.push('\\');
+        }
+        escaped.push(it);
+        escaped
+    })
+}
+
+/// Runs the mutants that the arguments select; the record is without its digest.
+fn mutate(shard: &Shard, args: &[impl AsRef<std::ffi::OsStr>]) -> anyhow::Result<Record> {
+    let tree = copy(shard.package)?;
+    let output = tree.with_file_name("output");
+    drop(fs::remove_dir_all(&output));
     fs::create_dir_all(&output)?;
     let mut command = Command::new("cargo");
-    command.args(["mutants", "--package", name, "--no-shuffle", "--colors", "never"]);
-    command.args(["--shard", &format!("{shard}/{N_SHARDS}"), "--timeout", "120"]);
-    command.args(["--test-package", &tests.join(","), "--output"]).arg(&output);
-    let status = command.current_dir(root()?).status();
+    command.args(["mutants", "--package", shard.package, "--no-shuffle", "--colors", "never"]);
+    command.args(["--in-place", "--timeout", TIMEOUT, "--output"]).arg(&output);
+    command.args(["--test-package", &shard.tests.join(",")]).args(args);
+    // A property that holds for 48 cases and not for a mutant's 49th is not what these tests rely on.
+    command.env("PROPTEST_CASES", "48");
+    let status = command.current_dir(&tree).status();
     let status = status.context("cannot start cargo; `cargo install cargo-mutants`")?;
     // 0: all caught, 2: some missed, 3: some took too long.
     ensure!(matches!(status.code(), Some(0 | 2 | 3)), "cargo mutants ended with {status}");
@@ -92,25 +170,41 @@ fn run_shard(name: &str, tests: &[&str], shard: usize) -> anyhow::Result<()> {
         let text = fs::read_to_string(found.join(file)).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     };
-    let record = Record {
-        digest: digest(name)?,
+    Ok(Record {
+        digest: String::new(),
         caught: lines("caught.txt"),
         missed: lines("missed.txt"),
         timeout: lines("timeout.txt"),
         unviable: lines("unviable.txt"),
-    };
-    record.write(name, shard)
+    })
 }
 
-fn summarize(crates: &[&str]) -> anyhow::Result<()> {
+/// Brings the copy up to date, and returns where it is. A file that is the same keeps its time, so that it is not built again.
+/// Each crate has its own, so that two can be worked on at a time.
+fn copy(package: &str) -> anyhow::Result<PathBuf> {
+    let root = root()?;
+    let tree = root.join("target/mutants").join(package).join("tree");
+    for path in tidy::list(&root)? {
+        let (from, to) = (root.join(&path), tree.join(&path));
+        // What is deleted and not committed yet is listed.
+        let Ok(bytes) = fs::read(from) else { continue };
+        if fs::read(&to).is_ok_and(|old| old == bytes) {
+            continue;
+        }
+        fs::create_dir_all(to.parent().context("it is in a directory")?)?;
+        fs::write(to, bytes)?;
+    }
+    Ok(tree)
+}
+
+fn summarize(shards: &[Shard]) -> anyhow::Result<()> {
     let explained = fs::read_to_string(root()?.join("mutants/survivors.md")).unwrap_or_default();
     let (mut n_tried, mut n_missed, mut unexplained) = (0, 0, Vec::new());
-    for name in crates {
-        let mut all = Record::default();
-        let mut n_shards = 0;
-        for shard in 0..N_SHARDS {
-            let Some(record) = Record::read(name, shard)? else { continue };
-            n_shards += 1;
+    for packaged in shards.chunk_by(|a, b| a.package == b.package) {
+        let (mut all, mut n_recorded) = (Record::default(), 0);
+        for shard in packaged {
+            let Some(record) = Record::read(shard)? else { continue };
+            n_recorded += 1;
             all.caught.extend(record.caught);
             all.missed.extend(record.missed);
             all.timeout.extend(record.timeout);
@@ -118,7 +212,9 @@ fn summarize(crates: &[&str]) -> anyhow::Result<()> {
         }
         let tried = all.caught.len() + all.missed.len() + all.timeout.len();
         eprintln!(
-            "{name}: {n_shards} of {N_SHARDS} shards, {tried} mutants, {} caught, {} too slow, {} survived, {} do not build",
+            "{}: {n_recorded} of {} files, {tried} mutants, {} caught, {} too slow, {} survived, {} do not build",
+            packaged[0].package,
+            packaged.len(),
             all.caught.len(),
             all.timeout.len(),
             all.missed.len(),
@@ -146,45 +242,27 @@ fn without_place(mutant: &str) -> &str {
     mutant.split_once(": ").map_or(mutant, |(_, what)| what)
 }
 
-/// Digests the sources of a crate.
-fn digest(name: &str) -> anyhow::Result<String> {
-    let mut files = Vec::new();
-    list(&root()?.join("crates").join(name).join("src"), &mut files)?;
-    files.sort();
-    // Not for secrecy: FNV-1a, 64 bits.
-    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
-    for file in files {
-        for byte in fs::read(&file)? {
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    }
+/// Digests a file. Not for secrecy: FNV-1a, 64 bits.
+fn digest(path: &Path) -> anyhow::Result<String> {
+    let bytes = fs::read(root()?.join(path))?;
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
     Ok(format!("{hash:016x}"))
 }
 
-fn list(dir: &Path, files: &mut Vec<std::path::PathBuf>) -> anyhow::Result<()> {
-    for entry in fs::read_dir(dir)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            list(&path, files)?;
-        } else {
-            files.push(path);
-        }
-    }
-    Ok(())
-}
-
 impl Record {
-    fn path(name: &str, shard: usize) -> anyhow::Result<std::path::PathBuf> {
-        Ok(root()?.join(format!("mutants/{name}/{shard:02}.txt")))
+    fn path(shard: &Shard) -> anyhow::Result<PathBuf> {
+        let src = Path::new("crates").join(shard.package).join("src");
+        let name = shard.path.strip_prefix(src)?.with_extension("txt");
+        Ok(root()?.join("mutants").join(shard.package).join(name))
     }
 
-    /// Reads what is recorded of a shard, unless it is about other sources.
-    fn read(name: &str, shard: usize) -> anyhow::Result<Option<Self>> {
-        let Ok(text) = fs::read_to_string(Self::path(name, shard)?) else {
-            return Ok(None);
-        };
+    /// Reads what is recorded of a file, unless it is about another state of it.
+    fn read(shard: &Shard) -> anyhow::Result<Option<Self>> {
+        let Ok(text) = fs::read_to_string(Self::path(shard)?) else { return Ok(None) };
         let record = Self::parse(&text)?;
-        Ok((record.digest == digest(name)?).then_some(record))
+        Ok((record.digest == digest(&shard.path)?).then_some(record))
     }
 
     fn parse(text: &str) -> anyhow::Result<Self> {
@@ -192,7 +270,7 @@ impl Record {
         for line in text.lines() {
             let (word, rest) = line.split_once(' ').context("a line of a record has two parts")?;
             match word {
-                "sources" => rest.clone_into(&mut record.digest),
+                "source" => rest.clone_into(&mut record.digest),
                 "caught" => record.caught.push(rest.to_owned()),
                 "missed" => record.missed.push(rest.to_owned()),
                 "timeout" => record.timeout.push(rest.to_owned()),
@@ -204,7 +282,7 @@ impl Record {
     }
 
     fn render(&self) -> String {
-        let mut text = format!("sources {}\n", self.digest);
+        let mut text = format!("source {}\n", self.digest);
         let Self { digest: _, caught, missed, timeout, unviable } = self;
         for (word, mutants) in
             [("caught", caught), ("missed", missed), ("timeout", timeout), ("unviable", unviable)]
@@ -216,8 +294,8 @@ impl Record {
         text
     }
 
-    fn write(&self, name: &str, shard: usize) -> anyhow::Result<()> {
-        let path = Self::path(name, shard)?;
+    fn write(&self, shard: &Shard) -> anyhow::Result<()> {
+        let path = Self::path(shard)?;
         fs::create_dir_all(path.parent().context("it is in a directory")?)?;
         fs::write(path, self.render())?;
         Ok(())

@@ -46,7 +46,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
 }
 
 /// Lists what git keeps or would keep.
-fn list(root: &Path) -> anyhow::Result<Vec<String>> {
+pub(crate) fn list(root: &Path) -> anyhow::Result<Vec<String>> {
     let mut command = Command::new("git");
     let args = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
     let output = command.args(args).current_dir(root).output().context("cannot start git")?;

@@ -20,11 +20,16 @@ fn a_survivor_is_explained_wherever_it_moves() {
 }
 
 #[test]
-fn every_mutated_crate_exists() {
-    for (name, tests) in CRATES {
-        for it in std::iter::once(name).chain(*tests) {
-            assert!(root().unwrap().join("crates").join(it).is_dir(), "{it}");
-        }
-        assert_eq!(digest(name).unwrap().len(), 16);
+fn every_mutated_crate_has_sources_that_are_no_tests() {
+    for (name, _) in CRATES {
+        let paths: Vec<_> = shards(Some(name)).unwrap().into_iter().map(|it| it.path).collect();
+        assert!(paths.contains(&Path::new("crates").join(name).join("src/lib.rs")), "{paths:?}");
+        assert!(!paths.iter().any(|it| it.ends_with("tests.rs")), "{paths:?}");
     }
+    assert!(shards(Some("myelin-nothing")).is_err());
+}
+
+#[test]
+fn the_name_of_a_mutant_is_found_as_it_is() {
+    assert_eq!(escape("a.rs:3:4: replace < with (b)"), r"a\.rs:3:4: replace < with \(b\)");
 }
