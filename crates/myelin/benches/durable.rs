@@ -13,16 +13,17 @@
 mod fixture;
 
 use std::{
+    collections::VecDeque,
     env,
-    time::{Duration, Instant},
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
 };
 
-use myelin_driver::{ClusterDriver, Effects};
-use myelin_shape::{ClusterUid, RunId};
-use myelin_state::OperationKind;
-use myelin_store::{
-    Batch, Identity, Options, Secret, Source, SqliteStore, Store, StoreError, StoredDesired,
-};
+use myelin_driver::{ClusterDriver, DriverEvent, Effects, Submission};
+use myelin_durable::{DurableDriver, Shell};
+use myelin_executor::Ledger;
+use myelin_shape::{ClusterUid, LogicalNodeId, NodeAttemptId, OperationId, RunId};
+use myelin_store::{Identity, Options, Secret, Source, SqliteStore};
 use tokio::runtime;
 
 fn main() {
@@ -44,6 +45,11 @@ fn main() {
 
 /// Returns how long it took, and how many runs of the driver it were.
 fn measure(runtime: &runtime::Runtime, n: u32, figure: &str) -> (Duration, u64) {
+    if figure == "memory" {
+        let (start, mut driver) = (Instant::now(), fixture::driver());
+        let n_runs = fixture::converge(&mut driver, n);
+        return (start.elapsed(), n_runs);
+    }
     // The temporary directory may be in memory.
     let directory = tempfile::tempdir_in(".").expect("a directory");
     let identity = Identity {
@@ -52,45 +58,59 @@ fn measure(runtime: &runtime::Runtime, n: u32, figure: &str) -> (Duration, u64) 
         begun_at: fixture::start(),
         secret: Secret([2; 32]),
     };
-    let store = SqliteStore::create(directory.path(), &identity, Options::default());
-    let store = runtime.block_on(store).expect("a fresh directory");
-    let mut driver = fixture::driver();
-    let mut n_commits = 0;
-    let start = Instant::now();
-    fixture::converge_recorded(&mut driver, n, |driver, effects| {
-        n_commits += 1;
-        if figure == "disk" {
-            runtime.block_on(commit(&store, driver, effects)).expect("the disk has room");
-        }
-    });
-    (start.elapsed(), n_commits)
+    runtime.block_on(async {
+        let store = SqliteStore::create(directory.path(), &identity, Options::default());
+        let store = store.await.expect("a fresh directory");
+        let start = Instant::now();
+        let n_runs = converge(store, n).await;
+        (start.elapsed(), n_runs)
+    })
 }
 
-async fn commit(
-    store: &SqliteStore,
-    driver: &ClusterDriver,
-    effects: &Effects,
-) -> Result<(), StoreError> {
-    let desired = driver.desired().filter(|_| effects.changed.desired);
-    let desired = desired.map(|shape| StoredDesired {
-        shape: shape.clone(),
-        retry: driver.retry_policy().clone(),
-        source: Source::default(),
-        accepted_at: fixture::start(),
-    });
-    let barrier = effects.submit.iter().any(|submission| {
-        matches!(
-            submission.command.kind(),
-            OperationKind::CreateLease | OperationKind::DestroyLease
-        )
-    });
-    let batch = Batch {
-        nodes: &effects.changed.nodes,
-        cluster: effects.changed.cluster,
-        desired: desired.as_ref(),
-        events: &effects.changed.events,
-        barrier,
-        ..Batch::new(fixture::start(), driver.state())
-    };
-    store.commit(batch).await
+async fn converge(store: SqliteStore, n: u32) -> u64 {
+    let mut durable = DurableDriver::new(fixture::driver(), Arc::new(store), Source::default());
+    let mut ledger = Ledger::beginning_at(fixture::start());
+    let mut shell = Obedient::default();
+    durable.fold(fixture::start(), fixture::desired(n));
+    durable.settle(&mut shell).await;
+    while !shell.waiting.is_empty() {
+        let batch = fixture::BATCH.min(shell.waiting.len());
+        for submission in shell.waiting.drain(..batch) {
+            for event in fixture::answers(&mut ledger, submission) {
+                durable.fold(fixture::start(), event);
+            }
+        }
+        durable.settle(&mut shell).await;
+        assert!(durable.trouble().is_none(), "the disk has room");
+    }
+    assert!(durable.driver().convergence().converged, "nothing is left to wait for");
+    shell.n_runs
+}
+
+/// Takes every effect.
+#[derive(Default)]
+struct Obedient {
+    waiting: VecDeque<Submission>,
+    n_runs: u64,
+}
+
+impl Shell for Obedient {
+    fn now(&self) -> SystemTime {
+        fixture::start()
+    }
+
+    fn ran(&mut self, _: &ClusterDriver, _: &Effects, _: SystemTime) {
+        self.n_runs += 1;
+    }
+
+    fn tell(&mut self, _: DriverEvent) {}
+
+    fn submit(&mut self, submission: Submission) -> Result<(), Box<str>> {
+        self.waiting.push_back(submission);
+        Ok(())
+    }
+
+    fn expire(&mut self, _: &LogicalNodeId, _: OperationId) {}
+
+    fn forget(&mut self, _: &ClusterDriver, _: LogicalNodeId, _: NodeAttemptId) {}
 }
