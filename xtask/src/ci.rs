@@ -19,8 +19,21 @@ const LONG_RUNS: &[LongRun] = &[
         args: &["test", "--release", "{pure}", "-p", "myelin-driver", "--lib", "--tests"],
         env: &[("PROPTEST_CASES", "10000")],
     },
-    LongRun { name: "bench", args: &["xtask", "bench"], env: &[] },
+    long("bench", &["xtask", "bench"]),
+    long("every moment to be killed at", &["xtask", "crash"]),
+    long("damaged files", &["xtask", "damage"]),
+    long("seeds of the simulator", &["xtask", "sim"]),
+    long("planted defects", &["xtask", "flaws"]),
+    long("one thing wrong, everywhere", &["xtask", "explore"]),
+    long("model", &["xtask", "model"]),
+    long("records of mutants", &["xtask", "mutants", "--summary"]),
+    // They need a nightly toolchain to be linked, not to be checked.
+    long("fuzz targets", &["check", "--locked", "--manifest-path", "fuzz/Cargo.toml"]),
 ];
+
+const fn long(name: &'static str, args: &'static [&'static str]) -> LongRun {
+    LongRun { name, args, env: &[] }
+}
 
 #[derive(Clone, Copy, Debug)]
 struct LongRun {

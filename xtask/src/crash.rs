@@ -27,6 +27,10 @@ pub(crate) struct Args {
 /// A call of the tests: their names, how many at once, and the environment they get.
 type Run = (&'static str, &'static str, Vec<(&'static str, String)>);
 
+/// Why a run may come to nothing.
+const NO_MOMENT: &str = "a moment is SCENARIO/KIND:K, as `replacement/write:7` with one of scale-up, replacement, scale-down, \
+                         taking-up and down, and one of write, call, call-before, unwritten and unanswered; it has to come";
+
 /// Runs the suite and prints what it did.
 ///
 /// # Errors
@@ -36,14 +40,22 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let start = Instant::now();
     let summary = root()?.join("target/crash-summary.txt");
     drop(fs::remove_file(&summary));
-    let failed: Vec<_> =
-        runs(args).into_iter().filter(|run| test(run, &summary).is_err()).collect();
+    let (mut failed, mut idle) = (Vec::new(), Vec::new());
+    for run in runs(args) {
+        let n_before = n_kills(&summary);
+        if test(&run, &summary).is_err() {
+            failed.push(run);
+        } else if n_kills(&summary) == n_before {
+            idle.push(run.0);
+        }
+    }
     let text = fs::read_to_string(&summary).unwrap_or_default();
     eprintln!("\n{text}{}", total(&text, start.elapsed().as_secs_f64()));
     ensure!(
         failed.is_empty(),
         "the crash suite failed; the lines `replay:` above say how to see it"
     );
+    ensure!(idle.is_empty(), "nothing was killed by {}: {NO_MOMENT}", idle.join(", "));
     Ok(())
 }
 
@@ -77,12 +89,18 @@ fn test((names, at_once, env): &Run, summary: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Adds the figures of all lines up.
+fn n_kills(summary: &Path) -> u64 {
+    sum(&fs::read_to_string(summary).unwrap_or_default(), "kills=")
+}
+
+/// Adds a figure of all lines up.
+fn sum(text: &str, name: &str) -> u64 {
+    let words = text.split_ascii_whitespace();
+    words.filter_map(|word| word.strip_prefix(name)?.parse::<u64>().ok()).sum()
+}
+
 fn total(text: &str, seconds: f64) -> String {
-    let sum = |name: &str| -> u64 {
-        let words = text.split_ascii_whitespace();
-        words.filter_map(|word| word.strip_prefix(name)?.parse::<u64>().ok()).sum()
-    };
+    let sum = |name| sum(text, name);
     let (kills, restarts, violations) = (sum("kills="), sum("restarts="), sum("violations="));
     format!("all: kills={kills} restarts={restarts} seconds={seconds:.1} violations={violations}")
 }

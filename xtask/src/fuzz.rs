@@ -27,7 +27,7 @@ pub(crate) struct Args {
     #[arg(long)]
     target: Option<String>,
     /// How many seconds each target is run
-    #[arg(long, default_value_t = 60)]
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
 }
 

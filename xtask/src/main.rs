@@ -51,7 +51,7 @@ enum Command {
     /// Damage the files of a killed store at every place, and check that a load never gives what was not committed.
     Damage {
         /// Only every this many bytes; 1 is every byte, and takes hours
-        #[arg(long, default_value_t = 97)]
+        #[arg(long, default_value_t = 97, value_parser = clap::value_parser!(u64).range(1..))]
         step: u64,
     },
     /// Play many seeds in the simulator.

@@ -3,7 +3,7 @@
 //! What came of a file's mutants is written to `mutants/CRATE/FILE.txt`, together with a digest of that file. A file that is
 //! recorded as it is now is not run again, so that a run can be ended anywhere, and a change costs the mutants of what it changed.
 //! Tests are not digested: more of them only catch more (`--again`), and whoever deletes some removes the records.
-//! A mutant that survives has to be explained in `mutants/survivors.md`.
+//! A mutant that survives has to be explained in `mutants/survivors.md`, by a list item of its own that begins with its name.
 //!
 //! The mutants are put into a copy of the repository below `target/mutants`, which keeps what was built.
 //!
@@ -32,7 +32,7 @@ const CRATES: &[(&str, &[&str])] = &[
 /// A mutant that makes the tests run for so many seconds is noticed by it; they take a tenth of that.
 const TIMEOUT: &str = "90";
 
-/// Of the mutants that were tried, so many percent may survive.
+/// Of the mutants that were tried, fewer than so many percent may survive.
 const MAY_SURVIVE: usize = 3;
 
 /// What is to be run.
@@ -93,7 +93,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         }
         left -= 1;
     }
-    summarize(&shards)
+    let verdict = summarize(&shards)?;
+    // Who tries some files wants to know of those.
+    if args.files.is_none() { verdict.check() } else { Ok(()) }
 }
 
 /// Lists the files that are mutated, of one crate or of all.
@@ -166,16 +168,17 @@ fn mutate(shard: &Shard, args: &[impl AsRef<std::ffi::OsStr>]) -> anyhow::Result
     // 0: all caught, 2: some missed, 3: some took too long.
     ensure!(matches!(status.code(), Some(0 | 2 | 3)), "cargo mutants ended with {status}");
     let found = output.join("mutants.out");
-    let lines = |file: &str| -> Vec<String> {
-        let text = fs::read_to_string(found.join(file)).unwrap_or_default();
-        text.lines().map(str::to_owned).collect()
+    let lines = |file: &str| -> anyhow::Result<Vec<String>> {
+        let path = found.join(file);
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        Ok(text.lines().map(str::to_owned).collect())
     };
     Ok(Record {
         digest: String::new(),
-        caught: lines("caught.txt"),
-        missed: lines("missed.txt"),
-        timeout: lines("timeout.txt"),
-        unviable: lines("unviable.txt"),
+        caught: lines("caught.txt")?,
+        missed: lines("missed.txt")?,
+        timeout: lines("timeout.txt")?,
+        unviable: lines("unviable.txt")?,
     })
 }
 
@@ -184,7 +187,9 @@ fn mutate(shard: &Shard, args: &[impl AsRef<std::ffi::OsStr>]) -> anyhow::Result
 fn copy(package: &str) -> anyhow::Result<PathBuf> {
     let root = root()?;
     let tree = root.join("target/mutants").join(package).join("tree");
-    for path in tidy::list(&root)? {
+    let listed = tidy::list(&root)?;
+    remove_unlisted(&tree, &tree.join("crates"), &listed)?;
+    for path in listed {
         let (from, to) = (root.join(&path), tree.join(&path));
         // What is deleted and not committed yet is listed.
         let Ok(bytes) = fs::read(from) else { continue };
@@ -197,9 +202,37 @@ fn copy(package: &str) -> anyhow::Result<PathBuf> {
     Ok(tree)
 }
 
-fn summarize(shards: &[Shard]) -> anyhow::Result<()> {
-    let explained = fs::read_to_string(root()?.join("mutants/survivors.md")).unwrap_or_default();
-    let (mut n_tried, mut n_missed, mut unexplained) = (0, 0, Vec::new());
+/// Removes files of the copy that the repository has no more: cargo would find tests in them.
+fn remove_unlisted(tree: &Path, dir: &Path, listed: &[String]) -> anyhow::Result<()> {
+    let Ok(entries) = fs::read_dir(dir) else { return Ok(()) };
+    for entry in entries {
+        let path = entry?.path();
+        if path.is_dir() {
+            remove_unlisted(tree, &path, listed)?;
+        } else if !listed.iter().any(|it| Path::new(it) == path.strip_prefix(tree).unwrap_or(&path))
+        {
+            fs::remove_file(&path)?;
+        }
+    }
+    Ok(())
+}
+
+/// What is recorded, altogether.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Verdict {
+    n_files: usize,
+    n_recorded: usize,
+    n_tried: usize,
+    n_missed: usize,
+    unexplained: Vec<String>,
+    /// Explanations of what does not survive.
+    idle: Vec<String>,
+}
+
+fn summarize(shards: &[Shard]) -> anyhow::Result<Verdict> {
+    let page = fs::read_to_string(root()?.join("mutants/survivors.md")).unwrap_or_default();
+    let mut explained = explained(&page);
+    let mut verdict = Verdict { n_files: shards.len(), ..Verdict::default() };
     for packaged in shards.chunk_by(|a, b| a.package == b.package) {
         let (mut all, mut n_recorded) = (Record::default(), 0);
         for shard in packaged {
@@ -210,36 +243,65 @@ fn summarize(shards: &[Shard]) -> anyhow::Result<()> {
             all.timeout.extend(record.timeout);
             all.unviable.extend(record.unviable);
         }
-        let tried = all.caught.len() + all.missed.len() + all.timeout.len();
+        let Record { caught, missed, timeout, unviable, .. } = &all;
+        let (n_caught, n_missed, n_timeout) = (caught.len(), missed.len(), timeout.len());
+        let n_tried = n_caught + n_missed + n_timeout;
         eprintln!(
-            "{}: {n_recorded} of {} files, {tried} mutants, {} caught, {} too slow, {} survived, {} do not build",
+            "{}: {n_recorded} of {} files, {n_tried} mutants, {n_caught} caught, {n_timeout} too slow, {n_missed} survived, {} do not build",
             packaged[0].package,
             packaged.len(),
-            all.caught.len(),
-            all.timeout.len(),
-            all.missed.len(),
-            all.unviable.len()
+            unviable.len()
         );
-        n_tried += tried;
-        n_missed += all.missed.len();
-        // Lines move; what a mutant does to which function does not.
-        let is_explained = |mutant: &String| explained.contains(without_place(mutant));
-        unexplained.extend(all.missed.into_iter().filter(|it| !is_explained(it)));
+        verdict.n_recorded += n_recorded;
+        verdict.n_tried += n_tried;
+        verdict.n_missed += n_missed;
+        verdict.unexplained.extend(all.missed.into_iter().filter(|it| !take(&mut explained, it)));
     }
-    for mutant in &unexplained {
-        eprintln!("not explained: {mutant}");
-    }
-    ensure!(unexplained.is_empty(), "{} survivors are not explained", unexplained.len());
-    ensure!(
-        n_missed * 100 <= n_tried * MAY_SURVIVE,
-        "{n_missed} of {n_tried} mutants survive, at most {MAY_SURVIVE} % may"
-    );
-    Ok(())
+    // Of a crate that was not asked for, nothing is known.
+    let is_of = |name: &String, shard: &Shard| name.contains(&format!("/{}/", shard.package));
+    explained.retain(|it| shards.iter().any(|shard| is_of(it, shard)));
+    verdict.idle = explained;
+    Ok(verdict)
 }
 
-/// Cuts `file:line:column: ` off.
-fn without_place(mutant: &str) -> &str {
-    mutant.split_once(": ").map_or(mutant, |(_, what)| what)
+/// Returns the mutants that a page explains.
+fn explained(page: &str) -> Vec<String> {
+    let items = page.lines().filter_map(|line| line.strip_prefix("- `")?.split_once('`'));
+    items.map(|(name, _)| name.to_owned()).collect()
+}
+
+/// Takes the explanation of a mutant. Returns whether there was one.
+fn take(explained: &mut Vec<String>, mutant: &str) -> bool {
+    let name = without_place(mutant);
+    let place = explained.iter().position(|it| *it == name);
+    place.map(|place| explained.swap_remove(place)).is_some()
+}
+
+impl Verdict {
+    fn check(&self) -> anyhow::Result<()> {
+        for mutant in &self.unexplained {
+            eprintln!("not explained: {mutant}");
+        }
+        for name in &self.idle {
+            eprintln!("explained, and does not survive: {name}");
+        }
+        let Self { n_files, n_recorded, n_tried, n_missed, unexplained, idle } = self;
+        ensure!(n_recorded == n_files, "{} files are to be tried", n_files - n_recorded);
+        ensure!(unexplained.is_empty(), "{} survivors are not explained", unexplained.len());
+        ensure!(idle.is_empty(), "{} explanations are out of date", idle.len());
+        ensure!(
+            n_missed * 100 < n_tried * MAY_SURVIVE,
+            "{n_missed} of {n_tried} mutants survive, fewer than {MAY_SURVIVE} % may"
+        );
+        Ok(())
+    }
+}
+
+/// Cuts `:line:column` out: lines move; what is done to which function of a file does not.
+fn without_place(mutant: &str) -> String {
+    let (place, what) = mutant.split_once(": ").unwrap_or((mutant, ""));
+    let file = place.split(':').next().unwrap_or_default();
+    format!("{file}: {what}")
 }
 
 /// Digests a file. Not for secrecy: FNV-1a, 64 bits.

@@ -25,7 +25,7 @@ pub fn agent_messages(bytes: &[u8]) {
         }
         let version = hello_version(&line);
         if let Some(AgentMessage::Join { version: stated, key, .. }) = check_message(&line) {
-            assert!(version.is_none_or(|version| version == stated));
+            assert_eq!(version, Some(stated));
             check_key(&key);
         }
     }

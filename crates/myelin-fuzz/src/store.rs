@@ -1,7 +1,11 @@
 //! The rows of the store, and its mark.
 
+use myelin_driver::{ClusterDriver, Desired, Options};
 use myelin_state::EventKind;
-use myelin_store::raw::{self, Rows};
+use myelin_store::{
+    Loaded,
+    raw::{self, Rows},
+};
 
 /// Begins an input that is a slot of a mark.
 const MARK: &[u8] = b"mark ";
@@ -10,7 +14,7 @@ const MARK: &[u8] = b"mark ";
 ///
 /// # Panics
 ///
-/// What is read does not read back as it is written.
+/// What is read does not read back as it is written, or a driver cannot go on from it.
 pub fn store_rows(bytes: &[u8]) {
     if let Some(slot) = bytes.strip_prefix(MARK) {
         check_mark(slot);
@@ -47,6 +51,30 @@ fn check_rows(rows: &Rows) {
     let again = raw::decode(&written).expect("what is written can be read");
     assert_eq!(again, loaded);
     assert_eq!(raw::encode(&again).expect("as before"), written);
+    go_on(loaded);
+}
+
+/// A driver shows what was read, and goes on from it for as long as it wants to be woken.
+fn go_on(loaded: Loaded) {
+    let Loaded { state, desired, mut now, .. } = loaded;
+    let options = || Options { max_nodes: 100 };
+    let desired = desired.map(|it| Desired { shape: it.shape, retry: it.retry });
+    let shown = ClusterDriver::show(options(), state.clone(), desired.clone(), now);
+    if let Ok(shown) = &shown {
+        let _ = shown.convergence();
+        for id in shown.state().nodes.keys() {
+            let _ = shown.explain(id);
+        }
+    }
+    let Some(desired) = desired else { return };
+    let resumed = ClusterDriver::resume(options(), state, desired, now);
+    assert_eq!(resumed.is_ok(), shown.is_ok(), "what cannot be gone on from cannot be shown");
+    let Ok(mut driver) = resumed else { return };
+    for _ in 0..8 {
+        let Some(wake_at) = driver.run(now).wake_at else { return };
+        assert!(wake_at > now, "it wants to be woken at once, again and again");
+        now = wake_at;
+    }
 }
 
 /// Events are in a table of their own, each for itself.

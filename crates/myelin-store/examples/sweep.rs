@@ -17,6 +17,9 @@ use crate::tamper::{Damage, Verdict, Victim, victim};
 #[expect(clippy::print_stdout, reason = "what it is for")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let step = std::env::args().nth(1).map_or(Ok(97), |text| text.parse())?;
+    if step == 0 {
+        return Err("a step is at least 1 byte".into());
+    }
     let dir = tempfile::tempdir()?;
     let victim = victim(dir.path()).await;
     let scratch = dir.path().join("scratch");
@@ -41,6 +44,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
             }
         }
         println!("{file}: {n_loaded} loaded, {n_refused} refused");
+        // A load that refuses everything is never wrong, and one that believes everything is caught only by what it was given.
+        if n_loaded == 0 || n_refused == 0 {
+            return Err(format!("{file} is always or never refused").into());
+        }
     }
     if n_wrong == 0 { Ok(()) } else { Err(format!("{n_wrong} wrong").into()) }
 }

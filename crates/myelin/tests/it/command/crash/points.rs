@@ -81,7 +81,8 @@ impl Scenario {
         if let Ok(point) = env::var("CRASH_POINT") {
             let (name, moment) = point.split_once('/').unwrap();
             if name == self.name {
-                self.reaches(moment.parse().unwrap(), &tally);
+                let reached = self.reaches(moment.parse().unwrap(), &tally);
+                assert!(reached, "{point} does not come");
                 tally.tell(&point, "", start.elapsed());
             }
             return;
