@@ -1,5 +1,6 @@
 mod equality;
 mod fixture;
+mod held;
 mod ladder;
 mod policy;
 mod topology;

@@ -4,9 +4,18 @@ use myelin_shape::{FirstNode, Limit, OnFailure, RunNodeGroupSpec};
 use myelin_state::{Canary, ManagedNode, Quarantine, Refusal};
 
 use super::fixture::{
-    all, at, change, creating, due, failed, group, image, lost, new, node, plan, ready, shape,
-    silent, state, workers,
+    NOW, all, at, change, creating, deleting, due, failed, group, image, lost, new, node, plan,
+    ready, shape, silent, state, workers,
 };
+use crate::{BrakeStatus, Planner, Topology};
+
+/// Makes a slot the canary of the template that `wanted` has.
+fn on_trial(state: &mut myelin_state::ClusterState, slot: &str, wanted: &RunNodeGroupSpec) {
+    unproven(state);
+    let template = myelin_shape::expand_node_group(wanted).next().unwrap().template;
+    let canary = Canary { node: slot.into(), template };
+    state.groups.values_mut().next().unwrap().canary = Some(canary);
+}
 
 fn unproven(state: &mut myelin_state::ClusterState) {
     for group in state.groups.values_mut() {
@@ -299,4 +308,95 @@ fn the_brake_needs_at_least_two_nodes_and_trips_when_all_fail() {
     assert_eq!(limits, ["-", "1", "2", "2", "2", "3", "4", "8"]);
     assert_eq!(limit(10, Some(Limit::Count(0))), "2", "never fewer than two");
     assert_eq!(limit(10, Some(Limit::Percent(100))), "9", "losing all is never their fault alone");
+}
+
+#[test]
+fn a_silent_machine_waits_for_a_repair_whatever_is_created_beside() {
+    let mut wanted = workers(5);
+    wanted.policy.max_in_flight_creates = 1;
+    let mut observed = all(&wanted, lost);
+    observed.brake.silent_machine_ended = true;
+    change(&mut observed, "worker-4", creating);
+    insta::assert_snapshot!(plan(&observed, &shape([wanted])));
+}
+
+#[test]
+fn while_a_failure_is_uncovered_the_brake_of_the_group_is_named() {
+    let mut wanted = workers(6);
+    wanted.policy.on_failure = OnFailure::Keep;
+    wanted.policy.keep_limit = 0;
+    let mut observed = all(&wanted, lost);
+    change(&mut observed, "worker-5", failed);
+    insta::assert_snapshot!(plan(&observed, &shape([wanted])));
+}
+
+#[test]
+fn what_is_taken_is_counted_apart_from_what_is_created() {
+    let requested = |node: &mut ManagedNode| {
+        ready(node);
+        node.replace_requested = true;
+    };
+    let mut observed = all(&workers(4), requested);
+    change(&mut observed, "worker-3", new);
+    insta::assert_snapshot!(plan(&observed, &shape([budget(workers(4), Limit::Count(1))])));
+}
+
+#[test]
+fn a_canary_that_failed_and_is_kept_is_waited_for_until_it_is_not() {
+    let mut wanted = workers(5);
+    wanted.policy.on_failure = OnFailure::Keep;
+    wanted.policy.keep_limit = 2;
+    wanted.policy.keep_for = std::time::Duration::from_secs(100);
+    let mut observed = all(&wanted, new);
+    change(&mut observed, "worker-0", |node| {
+        failed(node);
+        node.record.failed_at = Some(at(980));
+    });
+    change(&mut observed, "worker-2", failed);
+    on_trial(&mut observed, "worker-2", &wanted);
+    insta::assert_snapshot!(plan(&observed, &shape([wanted])));
+}
+
+#[test]
+fn a_spent_budget_is_named_before_the_canary() {
+    let wanted = budget(image(workers(5), "new"), Limit::Count(1));
+    let mut observed = all(&workers(5), ready);
+    change(&mut observed, "worker-4", |node| {
+        deleting(node);
+        node.spends_budget = true;
+    });
+    on_trial(&mut observed, "worker-4", &wanted);
+    let spent = plan(&observed, &shape([wanted.clone()]));
+    change(&mut observed, "worker-4", deleting);
+    insta::assert_snapshot!(format!("{spent}# not spent\n{}", plan(&observed, &shape([wanted]))));
+}
+
+#[test]
+fn an_unproven_template_is_tried_by_the_lowest_slot_that_wants_a_machine_again() {
+    let mut observed = all(&workers(5), create_failed);
+    change(&mut observed, "worker-3", |node| {
+        create_failed(node);
+        node.retry.next_effect_at = Some(at(940));
+    });
+    unproven(&mut observed);
+    insta::assert_snapshot!(plan(&observed, &shape([workers(5)])));
+}
+
+#[test]
+fn the_brake_of_a_group_can_be_read() {
+    let wanted = [workers(5), group("other", 3)];
+    let mut observed = all(&wanted[0], lost);
+    change(&mut observed, "worker-1", repairing);
+    let mut planner = Planner::new(Topology::new(&shape(wanted)).unwrap());
+    let nodes: Vec<_> = observed.nodes.keys().cloned().collect();
+    let _ = planner.plan(&observed, nodes, at(NOW));
+    let brake = |id: &str| planner.group_brake(&observed, &id.into());
+    let worker = BrakeStatus { unhealthy: 5, limit: Some(2), repairs: 1 };
+    assert_eq!(brake("worker"), Some(worker));
+    assert!(worker.is_on());
+    let other = BrakeStatus { unhealthy: 0, limit: Some(2), repairs: 0 };
+    assert_eq!(brake("other"), Some(other));
+    assert_eq!(brake("nobody"), None);
+    let run = BrakeStatus { unhealthy: 5, limit: Some(4), repairs: 1 };
+    assert_eq!(planner.run_brake(&observed), run);
 }

@@ -1,0 +1,36 @@
+//! What is said of nodes that are held.
+
+use myelin_state::OperationKind;
+
+use super::fixture::at;
+use crate::{BrakeScope, HeldReason};
+
+#[test]
+fn every_reason_has_a_name_of_its_own_and_is_told_with_its_numbers() {
+    let (node, scope) = (|| "worker-1".into(), || BrakeScope::Group("worker".into()));
+    let kind = OperationKind::CreateLease;
+    let reasons = [
+        HeldReason::Pending { kind, expired: false },
+        HeldReason::Pending { kind, expired: true },
+        HeldReason::Backoff { failures: 2 },
+        HeldReason::AwaitingEndpoint,
+        HeldReason::AwaitingJoin,
+        HeldReason::Silent { since: at(980) },
+        HeldReason::RestartBackoff { failures: 3 },
+        HeldReason::Quarantined { failures: 10 },
+        HeldReason::Refused { node: node(), message: "no such image".into() },
+        HeldReason::Kept,
+        HeldReason::Budget { unavailable: 1, limit: 2 },
+        HeldReason::Canary { node: node() },
+        HeldReason::CanaryFailed { node: node() },
+        HeldReason::CreateLimit { in_flight: 5, limit: 5 },
+        HeldReason::Brake { scope: scope(), unhealthy: 4, limit: 2, repairs: 1 },
+        HeldReason::AwaitingRepair { scope: BrakeScope::Run, stuck: None },
+        HeldReason::AwaitingRepair { scope: scope(), stuck: Some(node()) },
+        HeldReason::Paused,
+        HeldReason::AllocatorExhausted,
+    ];
+    let lines: Vec<_> =
+        reasons.iter().map(|reason| format!("{}: {reason}", reason.code())).collect();
+    insta::assert_snapshot!(lines.join("\n"));
+}
