@@ -6,8 +6,9 @@ use myelin_shape::{ClusterShape, FirstNode, Limit, LogicalNodeId, OnFailure, Run
 use myelin_state::{ClusterState, ManagedNode};
 
 use super::fixture::{
-    NOW, at, booting, creating, deleting, deleting_bare, deleting_leased, destroyed, due, failed,
-    group, image, joined, leased, lost, new, node, reachable, ready, shape, silent, state,
+    NOW, at, booting, create_failed, creating, deleting, deleting_bare, deleting_leased, destroyed,
+    due, failed, group, image, joined, leased, lost, new, node, quarantined, reachable, ready,
+    refused, repairing, shape, silent, state,
 };
 use crate::{Explanation, NodeAction, Planner, Topology, reconcile};
 
@@ -20,9 +21,10 @@ const STATES: [Make; 16] = [
 
 fn any_state() -> impl Strategy<Value = Make> {
     let mut states = STATES.to_vec();
-    states.extend([deleting_leased as Make, deleting_bare, |node| {
-        creating(node);
-        (node.recovering, node.repairing) = (true, true);
+    states.extend([deleting_leased as Make, deleting_bare, repairing, create_failed]);
+    states.extend([quarantined as Make, refused, |node| {
+        quarantined(node);
+        node.recovering = true;
     }]);
     select(states)
 }
@@ -149,9 +151,19 @@ proptest! {
         }
         planner.touch_run();
         let incremental = planner.plan(&after, touched, now);
-        let full = reconcile(&after, &desired, now).unwrap();
+        let mut fresh = Planner::new(Topology::new(&desired).unwrap());
+        let full = fresh.plan(&after, after.nodes.keys().cloned(), now);
         prop_assert_eq!(incremental.actions, full.actions);
         prop_assert_eq!(incremental.requeue_at, full.requeue_at);
+        for said in incremental.held {
+            prop_assert!(full.held.contains(&said), "{}: {}", said.0, said.1);
+        }
+        prop_assert_eq!(planner.run_brake(&after), fresh.run_brake(&after));
+        for group in [None, Some("a".into()), Some("b".into())] {
+            prop_assert_eq!(planner.awaits_repair(group.as_ref()), fresh.awaits_repair(group.as_ref()));
+            let brake = |planner: &Planner| planner.group_brake(&after, group.as_ref()?);
+            prop_assert_eq!(brake(&planner), brake(&fresh));
+        }
         for (id, held) in full.held {
             let explanation = planner.explain(&after, &id, now);
             prop_assert!(matches!(explanation, Explanation::Held(_)), "{id}: {held}, {explanation:?}");

@@ -8,7 +8,7 @@ use myelin_shape::{
 };
 use myelin_state::{
     ClusterState, Connection, DeleteCause, ExecEndpoint, LeaseFacts, ManagedNode, NodeIntent,
-    NodeStage, OperationKind, PendingOperation, Silence, SwactorFacts,
+    NodeStage, OperationKind, PendingOperation, Quarantine, Refusal, Silence, SwactorFacts,
 };
 
 use crate::reconcile;
@@ -195,4 +195,29 @@ pub(crate) fn creating(node: &mut ManagedNode) {
 pub(crate) fn ambiguous(node: &mut ManagedNode, kind: OperationKind) {
     node.retry.ambiguous_operation = Some(kind);
     node.retry.ambiguous_since = Some(at(970));
+}
+
+pub(crate) fn quarantined(node: &mut ManagedNode) {
+    due(node);
+    node.quarantine = Some(Box::new(Quarantine {
+        template: node.record.desired.template.clone(),
+        failures: 10,
+        since: at(900),
+    }));
+}
+
+pub(crate) fn repairing(node: &mut ManagedNode) {
+    creating(node);
+    (node.recovering, node.repairing) = (true, true);
+}
+
+pub(crate) fn create_failed(node: &mut ManagedNode) {
+    node.recovering = true;
+    node.retry.consecutive_failures = 2;
+    node.retry.next_effect_at = Some(at(950));
+}
+
+pub(crate) fn refused(node: &mut ManagedNode) {
+    let refusal = Refusal { message: "no such image".into(), at: at(900) };
+    node.refused = Some(Box::new(refusal));
 }

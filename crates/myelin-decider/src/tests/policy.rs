@@ -1,11 +1,11 @@
 //! Group policy: what is granted, what is held, and why (`spec 1.6`).
 
 use myelin_shape::{FirstNode, Limit, OnFailure, RunNodeGroupSpec};
-use myelin_state::{Canary, ManagedNode, Quarantine, Refusal};
+use myelin_state::{Canary, ManagedNode};
 
 use super::fixture::{
-    NOW, all, at, change, creating, deleting, due, failed, group, image, lost, new, node, plan,
-    ready, shape, silent, state, workers,
+    NOW, all, at, change, create_failed, creating, deleting, due, failed, group, image, lost, new,
+    node, plan, quarantined, ready, refused, repairing, shape, silent, state, workers,
 };
 use crate::{BrakeStatus, Planner, Topology};
 
@@ -21,20 +21,6 @@ fn unproven(state: &mut myelin_state::ClusterState) {
     for group in state.groups.values_mut() {
         group.proven.clear();
     }
-}
-
-fn quarantined(node: &mut ManagedNode) {
-    due(node);
-    node.quarantine = Some(Box::new(Quarantine {
-        template: node.record.desired.template.clone(),
-        failures: 10,
-        since: at(900),
-    }));
-}
-
-fn repairing(node: &mut ManagedNode) {
-    creating(node);
-    (node.recovering, node.repairing) = (true, true);
 }
 
 fn budget(mut group: RunNodeGroupSpec, limit: Limit) -> RunNodeGroupSpec {
@@ -124,10 +110,7 @@ fn creates_in_flight_are_limited() {
 #[test]
 fn a_refused_template_holds_the_nodes_without_a_machine() {
     let mut observed = all(&workers(4), ready);
-    change(&mut observed, "worker-0", |node| {
-        let refusal = Refusal { message: "no such image".into(), at: at(900) };
-        node.refused = Some(Box::new(refusal));
-    });
+    change(&mut observed, "worker-0", refused);
     change(&mut observed, "worker-1", new);
     change(&mut observed, "worker-2", super::fixture::leased);
     insta::assert_snapshot!(plan(&observed, &shape([workers(4)])));
@@ -184,12 +167,6 @@ fn under_the_brake_one_repair_is_under_way() {
     let mut observed = all(&workers(5), lost);
     change(&mut observed, "worker-1", repairing);
     insta::assert_snapshot!(plan(&observed, &shape([workers(5)])));
-}
-
-fn create_failed(node: &mut ManagedNode) {
-    node.recovering = true;
-    node.retry.consecutive_failures = 2;
-    node.retry.next_effect_at = Some(at(950));
 }
 
 #[test]

@@ -78,3 +78,20 @@ fn a_change_of_count_touches_only_the_slots_between() {
     let touched: Vec<_> = touched.iter().map(ToString::to_string).collect();
     assert_eq!(touched, ["worker-18", "worker-19"]);
 }
+
+#[test]
+fn an_index_of_groups_that_are_mostly_gone_is_made_anew() {
+    // Of the groups that stay, one has a node that is not as desired.
+    let observed = state([node(&group("kept", 1), 0, new)]);
+    let kept = || [group("kept", 1), group("too", 1), group("also", 1)];
+    let looked_at_again = |n_gone: u32| {
+        let gone = (0..n_gone).map(|n| group(&format!("gone{n}"), 1));
+        let mut planner =
+            Planner::new(Topology::new(&shape(kept().into_iter().chain(gone))).unwrap());
+        let _ = planner.plan(&observed, observed.nodes.keys().cloned(), at(NOW));
+        !planner.set_topology(Topology::new(&shape(kept())).unwrap(), &observed).is_empty()
+    };
+    // The index knows the kept one and those that are gone.
+    assert!(!looked_at_again(69), "70 groups are not too many for 3");
+    assert!(looked_at_again(70));
+}
