@@ -232,7 +232,7 @@ fn what_is_kept_no_longer_counts_before_a_silent_machine_is_ended() {
     let mut observed = all(&wanted, lost);
     change(&mut observed, "worker-1", failed);
     let before = plan(&observed, &shape([wanted.clone()]));
-    change(&mut observed, "worker-1", super::fixture::deleting);
+    change(&mut observed, "worker-1", deleting);
     insta::assert_snapshot!(format!("{before}# deleting\n{}", plan(&observed, &shape([wanted]))));
 }
 
