@@ -226,7 +226,7 @@ fn fates(kind: CallKind) -> Vec<CallFate> {
             ]);
         }
         CallKind::List => {
-            fates.extend([CallFate::FindsNothing, CallFate::ListsHalf, CallFate::ListsOld])
+            fates.extend([CallFate::FindsNothing, CallFate::ListsHalf, CallFate::ListsOld]);
         }
         CallKind::Endpoint => fates.push(CallFate::FindsNothing),
         CallKind::Destroy | CallKind::Conclude | CallKind::Cancel => {

@@ -94,7 +94,7 @@ fn calmer(scenario: &Scenario) -> Scenario {
     let calm_at = scenario.calm_at / 2;
     let comes = |step: &&Step| !matches!(step, Step::At(at, _) if *at > calm_at);
     let steps = scenario.steps.iter().filter(comes).cloned().collect();
-    Scenario { calm_at, steps, ..scenario.clone() }
+    Scenario { steps, calm_at, ..scenario.clone() }
 }
 
 /// How much there is to read.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use humantime::format_duration;
 use myelin_shape::RunNodeGroupSpec;
 
-use crate::{Happening, Scenario, Step};
+use crate::{Config, Happening, Scenario, Step};
 
 /// More nodes at a time are no cluster to read the history of, and do not come and go one by one in a few hours.
 pub(super) const MOST_NODES: u32 = 100;
@@ -56,8 +56,10 @@ fn short_timeout(scenario: &Scenario) -> Option<(Spot, String)> {
     let (latency, looks) = (config.latency, config.endpoint_after);
     let boot = config.boot + MARGIN;
     let ready = boot + retry.endpoint_probe_interval * looks + latency / 2 * (looks + 2);
+    // It waits for its turn beside the calls of sweeps and of other operations, and may have to look before it makes.
+    let operation = (latency * 2).max(pause(config) * 10);
     let all: [(_, _, _, &[&str]); 3] = [
-        ("operation-timeout", retry.operation_timeout, latency * 2, &["retry", "latency"]),
+        ("operation-timeout", retry.operation_timeout, operation, &["retry", "latency", "limits"]),
         ("bootstrap-timeout", retry.bootstrap_timeout, boot, &["retry", "boot-time"]),
         (
             "ready-timeout",
@@ -71,6 +73,12 @@ fn short_timeout(scenario: &Scenario) -> Option<(Spot, String)> {
     let [given, needed] = [given, needed].map(format_duration);
     let what = format!("{key} is {given}, and must be {needed} here, so that something gets done");
     Some((Spot::Settings(settings), what))
+}
+
+/// Returns how long a provider is left alone between two calls.
+fn pause(config: &Config) -> Duration {
+    let rate = config.limits.calls_per_second;
+    rate.map(|rate| Duration::from_secs(1) / rate).unwrap_or_default()
 }
 
 fn wants(scenario: &Scenario) -> impl Iterator<Item = (usize, Duration, &[RunNodeGroupSpec])> {
@@ -98,8 +106,7 @@ fn crowd(scenario: &Scenario) -> Option<(Spot, String)> {
     }
     let config = &scenario.config;
     let n_calls = config.endpoint_after + 3;
-    let pause = config.limits.calls_per_second.map(|rate| Duration::from_secs(1) / rate);
-    let call = (config.latency / config.limits.concurrency).max(pause.unwrap_or_default());
+    let call = (config.latency / config.limits.concurrency).max(pause(config));
     let alone = config.boot + MARGIN + config.latency * n_calls;
     let is_quick = call * n_calls * n <= config.retry.ready_timeout;
     let what = || format!("for {n} nodes, what is called and booted takes too long here");

@@ -47,7 +47,7 @@ fn first_of(errors: &ShapeErrors) -> String {
 }
 
 /// Returns whether a limit lets anything through, as a cluster file demands of `max_unavailable`.
-fn is_some(limit: &Limit) -> bool {
+fn is_some(limit: Limit) -> bool {
     !matches!(limit, Limit::Count(0) | Limit::Percent(0))
 }
 
@@ -64,7 +64,7 @@ fn read_option(
     match key {
         "image" => group.shape.image = value.into(),
         "max-unavailable" => {
-            let limit = limit(value).filter(is_some);
+            let limit = limit(value).filter(|&it| is_some(it));
             policy.max_unavailable = Some(limit.ok_or_else(|| not("at least 1 or 1%"))?);
         }
         "max-unhealthy" => {

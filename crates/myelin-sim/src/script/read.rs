@@ -118,7 +118,7 @@ fn read_setting(word: &str, line: &mut Line<'_>, config: &mut Config) -> Result<
     let seconds = |most| NONE..=Duration::from_secs(most);
     match word {
         "settle-window" => {
-            config.settle_window = line.duration("the settle window", seconds(300))?
+            config.settle_window = line.duration("the settle window", seconds(300))?;
         }
         "endpoint-after" => {
             config.endpoint_after = line.number("how many look-ups")?;

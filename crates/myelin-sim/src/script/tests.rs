@@ -86,6 +86,10 @@ fn what_would_not_be_over_in_time_is_refused() {
         "line 2, column 1: operation-timeout is 9s, and must be 10s here, so that something gets done",
     );
     check(
+        "limits calls-per-second=1\nretry operation-timeout=9s",
+        "line 2, column 1: operation-timeout is 9s, and must be 10s here, so that something gets done",
+    );
+    check(
         "boot-time 1m\nretry bootstrap-timeout=1m",
         "line 2, column 1: bootstrap-timeout is 1m, and must be 1m 5s here, so that something gets done",
     );
