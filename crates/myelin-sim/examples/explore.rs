@@ -35,7 +35,7 @@ fn main() -> ExitCode {
 
 fn read(path: &str) -> Result<Scenario, String> {
     let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
-    script::parse(&text).map_err(|error| error.to_string())
+    script::parse(script::split(&text).0).map_err(|error| error.to_string())
 }
 
 fn report(path: &str, found: &Exploration, start: Instant) {

@@ -1,10 +1,11 @@
-//! Plays many seeds: `hunt FIRST COUNT`. Ends with 1 if one of them breaks a rule, and says how to see it again.
+//! Plays many seeds: `hunt FIRST COUNT`. Ends with 1 if one of them breaks a rule, says how to see it again, and tells the
+//! first one as short as it can be.
 
 #![expect(clippy::print_stdout, reason = "what it finds is what it prints")]
 
 use std::{process::ExitCode, time::Instant};
 
-use myelin_sim::{hunt, scenario};
+use myelin_sim::{Scenario, hunt, run, scenario, script, shrink};
 
 fn main() -> ExitCode {
     let numbers: Vec<u64> = std::env::args().skip(1).filter_map(|it| it.parse().ok()).collect();
@@ -35,5 +36,13 @@ fn main() -> ExitCode {
     for (seed, breach) in &found.findings {
         println!("seed {seed}: {breach}\n  myelin sim --seed {seed} --trace");
     }
-    if found.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let Some((seed, _)) = found.findings.first() else { return ExitCode::SUCCESS };
+    tell_in_short(*seed);
+    ExitCode::FAILURE
+}
+
+fn tell_in_short(seed: u64) {
+    let small = Scenario { traced: true, ..shrink(&scenario(seed)) };
+    println!("\nseed {seed}, as short as it can be (`myelin sim FILE --trace` plays it):\n");
+    println!("{}\n{}", script::render(&small), run(&small).story());
 }

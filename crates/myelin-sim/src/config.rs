@@ -29,6 +29,8 @@ pub struct Config {
     pub limits: Limits,
     /// How often the inventory is swept.
     pub sweep_interval: Duration,
+    /// How long after a control plane was killed in the middle of something the next one is started.
+    pub down_for: Duration,
 }
 
 impl Default for Config {
@@ -43,6 +45,7 @@ impl Default for Config {
             retry: RetryPolicy::default(),
             limits: Limits::default(),
             sweep_interval: Duration::from_mins(1),
+            down_for: Duration::from_secs(3),
         }
     }
 }

@@ -19,7 +19,7 @@ pub struct Hunt {
     pub n_runs: u64,
     /// How many things happened in all of them.
     pub n_steps: u64,
-    /// How many calls were made, commits tried, and control planes started.
+    /// How many calls were made.
     pub n_calls: u64,
     /// How many commits were tried.
     pub n_commits: u64,

@@ -47,5 +47,5 @@ pub use crate::generate::scenario;
 pub use crate::hunt::{Hunt, hunt};
 pub use crate::run::{Counts, Outcome, run};
 pub use crate::shrink::shrink;
-pub use crate::step::{BootFate, CallFate, CommitFate, Happening, Jump, ReportFate, Step};
+pub use crate::step::{BootFate, CallFate, CommitFate, Happening, Jump, Place, ReportFate, Step};
 pub use crate::world::Breach;

@@ -1,8 +1,13 @@
 //! Plays a scenario: one control plane after another in one world, and every rule looked at all the time.
 
+mod asked;
 mod control;
+mod turns;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 
 use tokio::{
     runtime::Builder,
@@ -15,8 +20,12 @@ use myelin_executor::fake::CallKind;
 use myelin_shape::RunNodeGroupSpec;
 
 use crate::{
-    Breach, Happening, PATIENCE, ReportFate, Scenario, WATCH,
-    run::control::{Control, Started, start},
+    Breach, Happening, PATIENCE, Place, ReportFate, Scenario, Step, WATCH,
+    run::{
+        asked::Asked,
+        control::{Control, Started, start},
+        turns::Turns,
+    },
     store::SimStore,
     story::Trace,
     world::{Crash, Due, Shared},
@@ -33,8 +42,12 @@ pub struct Outcome {
     pub end: BTreeMap<String, String>,
     /// How many things happened in the world.
     pub n_steps: u64,
-    /// How many calls were made, commits tried, reports taken, bootstraps started, passes run.
+    /// How many calls were made, commits tried, reports taken, bootstraps and control planes started.
     pub counts: Counts,
+    /// Where something could go wrong before everything worked again, in the order in which it came.
+    pub places: Vec<Place>,
+    /// Steps that did nothing: what they are about did not come, or was not there.
+    pub missed: Vec<Step>,
     /// How often each thing went wrong.
     pub played: BTreeMap<String, u64>,
     /// What happened, line by line, if that was asked for.
@@ -76,20 +89,16 @@ pub fn run(scenario: &Scenario) -> Outcome {
     })
 }
 
-/// After so many turns of the loop something spins.
-const MOST_TURNS: u64 = 400_000;
-
 struct Stage<'a> {
     scenario: &'a Scenario,
     world: Shared,
     store: SimStore,
     control: Option<Control>,
     starting: Option<UnboundedReceiver<Option<Started>>>,
-    /// What somebody wants, and whether they were told that it will be.
+    /// What somebody wants in the end.
     wanted: Vec<RunNodeGroupSpec>,
-    acknowledged: bool,
-    /// What operators ask for while nobody answers.
-    waiting: Vec<Event>,
+    /// What was asked for and is not acknowledged, in its order.
+    waiting: VecDeque<Asked>,
     converged_at: Option<Duration>,
     creates_then: u32,
 }
@@ -104,15 +113,15 @@ impl<'a> Stage<'a> {
             control: None,
             starting: None,
             wanted: Vec::new(),
-            acknowledged: true,
-            waiting: Vec::new(),
+            waiting: VecDeque::new(),
             converged_at: None,
             creates_then: 0,
         }
     }
 
     async fn play(&mut self) {
-        for _ in 0..MOST_TURNS {
+        let mut turns = Turns::of(&self.scenario.steps);
+        while turns.take(self.world.lock().now()) {
             self.do_what_is_due();
             self.let_control_work();
             let crash = self.world.lock().take_crash();
@@ -125,8 +134,7 @@ impl<'a> Stage<'a> {
             }
             self.wait().await;
         }
-        let turns = format!("{MOST_TURNS} turns, and it is not over");
-        self.world.lock().break_rule("nothing spins", turns);
+        self.world.lock().break_rule("nothing spins", format!("{turns}, and it is not over"));
     }
 
     fn do_what_is_due(&mut self) {
@@ -176,6 +184,7 @@ impl<'a> Stage<'a> {
             return;
         }
         world.note_happening(&happening);
+        let mut asked = None;
         match happening {
             Happening::MachineDies(node) => world.lose_machine(&node),
             Happening::AgentDies(node) => world.end_agents(&node),
@@ -189,18 +198,19 @@ impl<'a> Stage<'a> {
             Happening::PowerLoss(down_for) => world.crash("power is lost", Some(down_for), true),
             Happening::ClockJumps(jump) => world.set_clock(jump),
             Happening::Want(groups) => {
-                self.wanted = groups;
-                self.acknowledged = false;
+                self.wanted.clone_from(&groups);
+                asked = Some(Asked::Want(groups));
             }
-            Happening::Pause => self.waiting.push(Event::Pause),
-            Happening::Resume => self.waiting.push(Event::Resume),
-            Happening::Ask(node, request) => {
-                self.waiting.push(Event::Operator { target: Target::Node(node), request });
-            }
+            Happening::Pause => asked = Some(Asked::Word(Event::Pause)),
+            Happening::Resume => asked = Some(Asked::Word(Event::Resume)),
+            Happening::Ask(node, request) => asked = Some(Asked::of(Target::Node(node), request)),
             Happening::AskGroup(group, request) => {
-                self.waiting.push(Event::Operator { target: Target::Group(group), request });
+                asked = Some(Asked::of(Target::Group(group), request));
             }
         }
+        drop(world);
+        self.waiting.extend(asked);
+        self.deliver();
     }
 
     fn let_control_work(&mut self) {
@@ -215,25 +225,21 @@ impl<'a> Stage<'a> {
         }
         let Some(control) = &mut self.control else { return };
         while let Some(report) = control.next_report() {
-            let fate = self.world.lock().next_report();
+            let fate = self.world.lock().next_report(&report);
             match fate {
                 Some(ReportFate::Late(by)) => self.world.lock().report_later(by, report),
                 Some(ReportFate::Again(after)) => {
                     self.world.lock().report_later(after, report.clone());
                     control.fold(Event::Observed(report));
                 }
+                Some(ReportFate::Lost) => {}
                 None => control.fold(Event::Observed(report)),
             }
         }
-        if !self.acknowledged {
-            self.acknowledged = control.want(&self.wanted);
+        self.deliver();
+        if let Some(control) = &mut self.control {
+            control.work();
         }
-        if !control.is_in_trouble() {
-            for event in std::mem::take(&mut self.waiting) {
-                control.fold(event);
-            }
-        }
-        control.work();
     }
 
     fn end_control(&mut self, crash: Crash) {
@@ -307,9 +313,12 @@ impl<'a> Stage<'a> {
 
     /// Returns in which way the world is not as it is wanted.
     fn problem(&self) -> Option<String> {
-        let Some(control) = self.control.as_ref().filter(|_| self.acknowledged) else {
+        let Some(control) = &self.control else {
             return Some("there is no control plane".to_owned());
         };
+        if !self.waiting.is_empty() {
+            return Some("what was asked for is not acknowledged".to_owned());
+        }
         control.problem(&self.wanted)
     }
 
@@ -352,6 +361,8 @@ impl<'a> Stage<'a> {
             end: world.end(),
             n_steps: world.n_steps(),
             counts: world.counts(),
+            places: world.take_places(),
+            missed: world.take_missed(),
             played: world.take_played(),
             trace,
             told,

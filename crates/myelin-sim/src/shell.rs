@@ -249,6 +249,15 @@ impl Plane {
         self.settle().is_recorded && self.shell.lives()
     }
 
+    /// Takes a person's word. Returns whether that is durable.
+    pub(crate) fn hear(&mut self, word: &Event) -> bool {
+        if self.is_in_trouble() || !self.shell.lives() {
+            return false;
+        }
+        self.fold(word.clone());
+        self.settle().is_recorded && self.shell.lives()
+    }
+
     fn last_generation(&self) -> u64 {
         self.driver().generation().max(self.acted_generation)
     }

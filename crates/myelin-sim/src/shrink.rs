@@ -1,18 +1,25 @@
 //! Makes a history that breaks a rule as short as it can be while it breaks the same one.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use myelin_shape::{GroupPolicy, RunNodeGroupSpec};
 
-use crate::{Config, Happening, Scenario, Step, run};
+use crate::{Breach, Config, Happening, Scenario, Step, run, script};
 
-/// Returns a smaller scenario that breaks the same rule. One that breaks none comes back as it is.
+/// Returns a smaller scenario that breaks the same rule in the same way. One that breaks none comes back as it is.
+///
+/// What is wanted in the end can be had in the smaller one too if it can in the given one: with a history that cannot end
+/// well, nothing would be shown.
 pub fn shrink(scenario: &Scenario) -> Scenario {
     let mut best = Scenario { traced: false, ..scenario.clone() };
     let Some(breach) = run(&best).breach else {
         return best;
     };
-    let breaks = |it: &Scenario| run(it).breach.is_some_and(|found| found.rule == breach.rule);
+    let (symptom, ends_well) = (Symptom::of(&breach), script::problem(scenario).is_none());
+    let breaks = |it: &Scenario| {
+        let can_be_played = !ends_well || script::problem(it).is_none();
+        can_be_played && run(it).breach.is_some_and(|found| symptom.is_of(&found))
+    };
     loop {
         let before = size(&best);
         best = without_steps(best, &breaks);
@@ -78,8 +85,16 @@ fn simpler(scenario: &Scenario) -> Vec<Scenario> {
     all.push(config(Config { latency: Duration::ZERO, ..now.clone() }));
     all.push(config(Config { settle_window: Duration::ZERO, ..now.clone() }));
     all.push(config(Config { endpoint_after: 0, ..now.clone() }));
-    all.push(Scenario { calm_at: scenario.calm_at / 2, ..scenario.clone() });
+    all.push(calmer(scenario));
     all
+}
+
+/// Returns the scenario with half of the time in which things go wrong.
+fn calmer(scenario: &Scenario) -> Scenario {
+    let calm_at = scenario.calm_at / 2;
+    let comes = |step: &&Step| !matches!(step, Step::At(at, _) if *at > calm_at);
+    let steps = scenario.steps.iter().filter(comes).cloned().collect();
+    Scenario { steps, calm_at, ..scenario.clone() }
 }
 
 /// How much there is to read.
@@ -106,3 +121,39 @@ fn size_of_step(step: &Step) -> usize {
     };
     groups.iter().map(of).sum()
 }
+
+/// What a breach looks like, whatever the nodes, times and numbers in it are.
+#[derive(Debug)]
+struct Symptom {
+    rule: &'static str,
+    parts: BTreeSet<String>,
+}
+
+impl Symptom {
+    fn of(breach: &Breach) -> Self {
+        // The linter tells a violation in each line, and what does not converge is told node by node.
+        let parts = breach.what.split(['\n', ';']).map(plain).collect();
+        Self { rule: breach.rule, parts }
+    }
+
+    /// Returns whether a breach looks like this in part: a smaller history has fewer nodes with something wrong.
+    fn is_of(&self, breach: &Breach) -> bool {
+        let other = Self::of(breach);
+        self.rule == other.rule && !self.parts.is_disjoint(&other.parts)
+    }
+}
+
+/// Returns a text without what differs between two breaches of one kind: names of nodes, and numbers. The linter's rules
+/// have names.
+fn plain(text: &str) -> String {
+    let is_name = |word: &str| word.contains('-') && word.ends_with(|it: char| it.is_ascii_digit());
+    let words = text.split_whitespace().filter_map(|word| {
+        let bare = word.trim_matches(|it: char| !it.is_alphanumeric());
+        let letters: String = word.chars().filter(|it| it.is_alphabetic()).collect();
+        (!is_name(bare) && !letters.is_empty()).then_some(letters)
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests;

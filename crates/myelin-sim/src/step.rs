@@ -89,6 +89,8 @@ pub enum CallFate {
     FindsNothing,
     /// It lists every second lease only.
     ListsHalf,
+    /// It lists what there was when the listing before it was made.
+    ListsOld,
     /// It does nothing and says that it did.
     Lies,
     /// It takes effect twice.
@@ -131,6 +133,8 @@ pub enum CommitFate {
     CrashBefore,
     /// The control plane is killed after it took effect.
     CrashAfter,
+    /// As that, and what was committed after the last barrier is lost.
+    PowerLoss,
 }
 
 /// How a report to the driver goes.
@@ -140,13 +144,33 @@ pub enum ReportFate {
     Late(Duration),
     /// It comes, and so much later once more.
     Again(Duration),
+    /// It never comes.
+    Lost,
+}
+
+/// Where something can go wrong: the nth of something, as in a [`Step`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A call of a kind.
+    Call(CallKind, u32),
+    /// A bootstrap.
+    Boot(u32),
+    /// A commit.
+    Commit(u32),
+    /// A report to the driver.
+    Report(u32),
+    /// A report that an agent is silent: counted as the others, and never lost.
+    Silence(u32),
 }
 
 impl Step {
     /// Returns whether it breaks what a provider promises: then two machines of a slot at once are not our doing.
     pub fn is_a_lie(&self) -> bool {
-        let Self::Call(kind, _, fate) = self else {
-            return false;
+        let (kind, fate) = match self {
+            Self::Call(kind, _, fate) => (kind, fate),
+            // Whoever says so of everything says it of what is there.
+            Self::At(_, Happening::Outage(_, class)) => return *class == ErrorClass::AlreadyAbsent,
+            Self::At(..) | Self::Boot(..) | Self::Commit(..) | Self::Report(..) => return false,
         };
         match fate {
             CallFate::Lies => *kind != CallKind::Conclude,
@@ -158,12 +182,14 @@ impl Step {
                 matches!(kind, CallKind::Create | CallKind::Start)
                     && *class != ErrorClass::Ambiguous
             }
+            // Without effect, and it is there all the same.
+            CallFate::Fails(class) => *class == ErrorClass::AlreadyAbsent,
             CallFate::Slow(_)
             | CallFate::LosesReply
             | CallFate::Late(_)
             | CallFate::Hangs
-            | CallFate::Fails(_)
             | CallFate::ListsHalf
+            | CallFate::ListsOld
             | CallFate::Panics
             | CallFate::CrashBefore
             | CallFate::CrashAfter => false,

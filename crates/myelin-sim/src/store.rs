@@ -81,7 +81,8 @@ impl Store for SimStore {
             Some(CommitFate::Full) => Some(Fault::Full),
             Some(CommitFate::Locked) => Some(Fault::Locked),
             Some(CommitFate::AnswerLost) => Some(Fault::AnswerLost),
-            Some(CommitFate::CrashBefore | CommitFate::CrashAfter) | None => None,
+            Some(CommitFate::CrashBefore | CommitFate::CrashAfter | CommitFate::PowerLoss)
+            | None => None,
         };
         if fault.is_some() && self.flaw == Some(Flaw::ForgetsFailedCommits) {
             return Ok(());
@@ -92,8 +93,9 @@ impl Store for SimStore {
         if committed.is_ok() || fault == Some(Fault::AnswerLost) {
             self.publish(&batch);
         }
-        if fate == Some(CommitFate::CrashAfter) {
-            self.world.lock().crash("after a commit", None, false);
+        if let Some(CommitFate::CrashAfter | CommitFate::PowerLoss) = fate {
+            let loses_power = fate == Some(CommitFate::PowerLoss);
+            self.world.lock().crash("after a commit", None, loses_power);
         }
         committed
     }

@@ -61,7 +61,13 @@ impl Outcome {
         let calls = calls.map(|(kind, n)| format!("{} {n}", script::call_name(*kind)));
         let [calls, machines] = [calls.collect::<Vec<_>>(), self.end.keys().cloned().collect()]
             .map(|items| if items.is_empty() { "none".to_owned() } else { items.join(", ") });
-        text + &format!("\nend: {}\ncalls: {calls}\nmachines: {machines}\n", self.ending())
+        writeln!(text, "\nend: {}\ncalls: {calls}\nmachines: {machines}", self.ending())
+            .expect("a string takes everything");
+        for step in &self.missed {
+            writeln!(text, "did nothing: {}", script::line(step))
+                .expect("a string takes everything");
+        }
+        text
     }
 
     fn ending(&self) -> String {

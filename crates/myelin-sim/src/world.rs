@@ -3,9 +3,12 @@
 //! It is the truth that what the control plane believes is compared with. Everything in it happens at a time of the
 //! timeline, whether or not anybody waits for it: a call that its caller gave up, or whose caller was killed, goes on.
 
+mod abandoned;
 mod agents;
 mod calls;
 mod effects;
+mod listings;
+mod places;
 mod provider;
 mod sessions;
 mod timeline;
@@ -22,12 +25,13 @@ use tokio::{
     time::Instant,
 };
 
-use myelin_executor::fake::CallKind;
+use myelin_executor::{FoundLease, fake::CallKind};
 use myelin_shape::{AttemptKey, ClusterUid, LogicalNodeId, NodeAttemptId, ProviderLeaseId, RunId};
 use myelin_state::{ErrorClass, NodeObservation, OperationKind};
 
 use crate::{
-    BootFate, CallFate, CommitFate, Config, Counts, Happening, ReportFate, Scenario, Step, script,
+    BootFate, CallFate, CommitFate, Config, Counts, Happening, Place, ReportFate, Scenario, Step,
+    script,
     story::{Trace, clock},
     world::{agents::Agent, effects::Machine, sessions::Session},
 };
@@ -128,6 +132,8 @@ pub(crate) struct World {
     last_number: u64,
     /// Attempts whose machine was given back.
     spent: BTreeSet<AttemptKey>,
+    /// Attempts that an operator has said are gone.
+    abandoned: BTreeSet<AttemptKey>,
     /// Creates and starts of which nobody has told the control plane how they went.
     unknown: BTreeSet<(CallKind, AttemptKey)>,
     fates: Fates,
@@ -149,6 +155,10 @@ pub(crate) struct World {
     /// What the last listing held.
     pub(crate) last_listing: Vec<String>,
     calm: bool,
+    /// What there was when leases were listed before.
+    listed_before: Vec<FoundLease>,
+    places: Vec<Place>,
+    missed: Vec<Step>,
     trace: Option<Trace>,
     played: BTreeMap<String, u64>,
     breach: Option<Breach>,
@@ -163,9 +173,6 @@ pub(crate) struct Crash {
     /// Whether what is not on disk is lost.
     pub(crate) loses_power: bool,
 }
-
-/// How long after a crash in the middle of something the next control plane is started.
-const DOWN_FOR: Duration = Duration::from_secs(3);
 
 /// How long after a control plane refused to start the next one is started.
 const RESTART_AFTER: Duration = Duration::from_secs(5);
@@ -184,6 +191,7 @@ impl World {
             closed: Vec::new(),
             last_number: 0,
             spent: BTreeSet::new(),
+            abandoned: BTreeSet::new(),
             unknown: BTreeSet::new(),
             fates: Fates::default(),
             counts: Counts::default(),
@@ -198,6 +206,9 @@ impl World {
             observations: None,
             last_listing: Vec::new(),
             calm: false,
+            listed_before: Vec::new(),
+            places: Vec::new(),
+            missed: Vec::new(),
             trace: scenario.traced.then(Trace::default),
             played: BTreeMap::new(),
             breach: None,
@@ -225,16 +236,6 @@ impl World {
         }
     }
 
-    fn plan(&mut self, step: Step) {
-        match step {
-            Step::At(at, happening) => self.schedule(at, Due::Happens(happening)),
-            Step::Call(kind, nth, fate) => drop(self.fates.calls.insert((kind, nth), fate)),
-            Step::Boot(nth, fate) => drop(self.fates.boots.insert(nth, fate)),
-            Step::Commit(nth, fate) => drop(self.fates.commits.insert(nth, fate)),
-            Step::Report(nth, fate) => drop(self.fates.reports.insert(nth, fate)),
-        }
-    }
-
     /// Returns the number of a new control plane, to which reports go from now on.
     pub(crate) fn begin_incarnation(&mut self, to: UnboundedSender<NodeObservation>) -> u64 {
         self.n_incarnations += 1;
@@ -255,7 +256,8 @@ impl World {
         self.log(|| format!("the control plane is killed: {why}"));
         self.incarnation = 0;
         self.observations = None;
-        self.crashed = Some(Crash { down_for: down_for.unwrap_or(DOWN_FOR), loses_power });
+        let down_for = down_for.unwrap_or(self.config.down_for);
+        self.crashed = Some(Crash { down_for, loses_power });
     }
 
     pub(crate) fn take_crash(&mut self) -> Option<Crash> {
@@ -266,7 +268,7 @@ impl World {
     pub(crate) fn calm_down(&mut self) {
         self.log(|| "from now on everything works".to_owned());
         self.calm = true;
-        self.fates = Fates::default();
+        self.drop_fates();
         self.troubles = Troubles::default();
         self.wake_agents();
         self.schedule_in(Duration::from_secs(30), Due::Care);
@@ -288,22 +290,6 @@ impl World {
         self.troubles.other_account = Some(self.now() + lasts);
     }
 
-    /// Returns how the next commit goes.
-    pub(crate) fn next_commit(&mut self) -> Option<CommitFate> {
-        self.counts.commits += 1;
-        let fate = self.fates.commits.remove(&self.counts.commits)?;
-        self.note_played(&Step::Commit(self.counts.commits, fate));
-        Some(fate)
-    }
-
-    /// Returns how the next report goes.
-    pub(crate) fn next_report(&mut self) -> Option<ReportFate> {
-        self.counts.reports += 1;
-        let fate = self.fates.reports.remove(&self.counts.reports)?;
-        self.note_played(&Step::Report(self.counts.reports, fate));
-        Some(fate)
-    }
-
     pub(crate) fn report_later(&mut self, delay: Duration, observation: NodeObservation) {
         self.schedule_in(delay, Due::Report(self.incarnation, observation));
     }
@@ -323,6 +309,7 @@ impl World {
     pub(crate) fn note_happening(&mut self, happening: &Happening) {
         *self.played.entry(happening.name()).or_default() += 1;
         self.log(|| format!("! {}", script::happening(happening)));
+        self.note_if_missed(happening);
     }
 
     /// Writes down what happened.

@@ -226,8 +226,9 @@ impl Control {
         self.plane.lock().want(groups)
     }
 
-    pub(super) fn is_in_trouble(&self) -> bool {
-        self.plane.lock().is_in_trouble()
+    /// Takes a person's word. Returns whether that is durable.
+    pub(super) fn hear(&mut self, word: &Event) -> bool {
+        self.plane.lock().hear(word)
     }
 
     pub(super) fn listen(&mut self) {

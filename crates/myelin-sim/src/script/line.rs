@@ -1,6 +1,8 @@
 //! A line taken word by word, and what is wrong with it.
 
-use std::{str::FromStr, time::Duration};
+use std::{ops::RangeInclusive, str::FromStr, time::Duration};
+
+use humantime::format_duration;
 
 /// What is wrong with a script, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -12,6 +14,19 @@ pub struct ScriptError {
     pub column: usize,
     /// What.
     pub what: String,
+}
+
+/// Where something was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    line: usize,
+    column: usize,
+}
+
+impl Place {
+    pub(super) fn error(self, what: String) -> ScriptError {
+        ScriptError { line: self.line, column: self.column, what }
+    }
 }
 
 /// The words of a line that are still to be read.
@@ -35,9 +50,13 @@ impl<'a> Line<'a> {
         Self { number, text: &text[..end], at: 0, last: 0 }
     }
 
+    /// Returns where the last word is.
+    pub(super) fn place(&self) -> Place {
+        Place { line: self.number, column: self.text[..self.last].chars().count() + 1 }
+    }
+
     pub(super) fn error(&self, what: impl Into<String>) -> ScriptError {
-        let column = self.text[..self.last].chars().count() + 1;
-        ScriptError { line: self.number, column, what: what.into() }
+        self.place().error(what.into())
     }
 
     /// Returns the next word, if there is one.
@@ -64,22 +83,38 @@ impl<'a> Line<'a> {
         word.parse().map_err(|_| self.error(format!("{what} is a number, not {}", shown(word))))
     }
 
-    pub(super) fn duration(&mut self, what: &str) -> Result<Duration, ScriptError> {
-        let word = self.word(what)?;
-        self.duration_in(word, what)
+    /// Returns the next word as the number of one of those that are counted from 1.
+    pub(super) fn nth(&mut self, what: &str) -> Result<u32, ScriptError> {
+        let nth = self.number(what)?;
+        if nth == 0 { Err(self.error(format!("{what} is counted from 1"))) } else { Ok(nth) }
     }
 
-    pub(super) fn duration_in(&self, word: &str, what: &str) -> Result<Duration, ScriptError> {
-        let time = humantime::parse_duration(word);
-        let limit = Duration::from_hours(24 * 365);
-        match time {
-            Ok(time) if time <= limit => Ok(time),
-            Ok(_) => Err(self.error(format!("{what} is at most a year"))),
-            Err(_) => {
-                let what = format!("{what} is a time like 90s or 5m, not {}", shown(word));
-                Err(self.error(what))
-            }
+    pub(super) fn duration(
+        &mut self,
+        what: &str,
+        within: RangeInclusive<Duration>,
+    ) -> Result<Duration, ScriptError> {
+        let word = self.word(what)?;
+        self.duration_in(word, what, within)
+    }
+
+    pub(super) fn duration_in(
+        &self,
+        word: &str,
+        what: &str,
+        within: RangeInclusive<Duration>,
+    ) -> Result<Duration, ScriptError> {
+        let time = humantime::parse_duration(word).map_err(|_| {
+            self.error(format!("{what} is a time like 90s or 5m, not {}", shown(word)))
+        })?;
+        let (least, most) = within.into_inner();
+        if time < least {
+            return Err(self.error(format!("{what} is at least {}", format_duration(least))));
         }
+        if time > most {
+            return Err(self.error(format!("{what} is at most {}", format_duration(most))));
+        }
+        Ok(time)
     }
 
     /// Returns the error about a word that is none of those known here.

@@ -1,28 +1,33 @@
 //! Text to history.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
-use myelin_executor::fake::CallKind;
-use myelin_shape::LogicalNodeId;
-use myelin_state::{BootstrapStage, ErrorClass, OperatorRequest};
+use myelin_shape::{LogicalNodeId, NodeGroupId, check_id};
+use myelin_state::OperatorRequest;
 
 use super::{
+    check::{Spot, problem},
+    fates::{
+        read_boot_fate, read_call_fate, read_call_kind, read_class, read_commit_fate,
+        read_report_fate,
+    },
     groups::read_groups,
-    line::{Line, ScriptError, shown},
+    line::{Line, Place, ScriptError, shown},
 };
-use crate::{BootFate, CallFate, CommitFate, Config, Happening, Jump, ReportFate, Scenario, Step};
+use crate::{Config, Happening, Jump, Scenario, Step};
 
 /// More lines than this are no script a person wrote.
-const MOST_LINES: usize = 10_000;
+const MOST_LINES: usize = 1000;
 
 /// Words that settings and steps begin with.
-const WORDS: [&str; 14] = [
+const WORDS: [&str; 15] = [
     "at",
     "boot",
     "boot-time",
     "call",
     "calm",
     "commit",
+    "down-for",
     "endpoint-after",
     "jitter",
     "latency",
@@ -33,52 +38,104 @@ const WORDS: [&str; 14] = [
     "sweep",
 ];
 
+/// The shortest time that is none at all.
+const NONE: Duration = Duration::ZERO;
+
+/// What goes on when everything works does so for no longer: four hours must be enough for everything to end.
+pub(super) const LASTS: RangeInclusive<Duration> = NONE..=Duration::from_hours(1);
+
+/// A clock that is wrong by more was not set by a person.
+const JUMPS: RangeInclusive<Duration> = NONE..=Duration::from_hours(24 * 30);
+
+/// Nobody reads a history of more than a day.
+const HAPPENS: RangeInclusive<Duration> = NONE..=Duration::from_hours(24);
+
+/// Where each thing was written that may have to be found again.
+#[derive(Debug, Default)]
+struct Places<'a> {
+    steps: Vec<Place>,
+    settings: BTreeMap<&'a str, Place>,
+}
+
+impl Places<'_> {
+    fn error(&self, spot: Spot, what: String) -> ScriptError {
+        let place = match spot {
+            Spot::Step(index) => self.steps.get(index),
+            Spot::Settings(words) => words.iter().find_map(|&word| self.settings.get(word)),
+        };
+        place.copied().unwrap_or_default().error(what)
+    }
+}
+
 /// Reads a script.
 ///
 /// # Errors
 ///
-/// The first thing that is wrong with it.
+/// The first thing that is wrong with it; or, if each line can be read, why the history cannot end well.
 pub fn parse(text: &str) -> Result<Scenario, ScriptError> {
     let mut scenario = Scenario { calm_at: Duration::from_mins(5), ..Scenario::default() };
+    let mut places = Places::default();
     for (number, text) in (1..).zip(text.lines()) {
         let mut line = Line::new(number, text);
         if number > MOST_LINES {
             return Err(line.error(format!("a script has at most {MOST_LINES} lines")));
         }
         let Some(word) = line.next() else { continue };
+        let place = line.place();
         read_line(word, &mut line, &mut scenario)?;
         line.end()?;
+        places.settings.insert(word, place);
+        places.steps.resize(scenario.steps.len(), place);
     }
-    Ok(scenario)
+    match problem(&scenario) {
+        Some((spot, what)) => Err(places.error(spot, what)),
+        None => Ok(scenario),
+    }
 }
 
 fn read_line(word: &str, line: &mut Line<'_>, scenario: &mut Scenario) -> Result<(), ScriptError> {
-    let Scenario { config, steps, .. } = scenario;
+    let steps = &mut scenario.steps;
     match word {
-        "settle-window" => config.settle_window = line.duration("the settle window")?,
-        "endpoint-after" => config.endpoint_after = line.number("how many look-ups")?,
-        "latency" => config.latency = line.duration("the latency")?,
-        "jitter" => config.jitter = line.number("the jitter")?,
-        "boot-time" => config.boot = line.duration("the boot time")?,
-        "sweep" => config.sweep_interval = line.duration("the sweep interval")?,
-        "retry" => read_retry(line, config)?,
-        "limits" => read_limits(line, config)?,
-        "calm" => scenario.calm_at = line.duration("when everything works again")?,
         "at" => {
-            let at = line.duration("when")?;
+            let at = line.duration("when", HAPPENS)?;
             steps.push(Step::At(at, read_happening(line)?));
         }
         "call" => {
             let kind = read_call_kind(line)?;
-            steps.push(Step::Call(kind, line.number("which call")?, read_call_fate(line)?));
+            steps.push(Step::Call(kind, line.nth("which call")?, read_call_fate(line)?));
         }
-        "boot" => steps.push(Step::Boot(line.number("which boot")?, read_boot_fate(line)?)),
-        "commit" => {
-            steps.push(Step::Commit(line.number("which commit")?, read_commit_fate(line)?));
+        "boot" => steps.push(Step::Boot(line.nth("which boot")?, read_boot_fate(line)?)),
+        "commit" => steps.push(Step::Commit(line.nth("which commit")?, read_commit_fate(line)?)),
+        "report" => steps.push(Step::Report(line.nth("which report")?, read_report_fate(line)?)),
+        "calm" => scenario.calm_at = line.duration("when everything works again", HAPPENS)?,
+        _ => read_setting(word, line, &mut scenario.config)?,
+    }
+    Ok(())
+}
+
+fn read_setting(word: &str, line: &mut Line<'_>, config: &mut Config) -> Result<(), ScriptError> {
+    // What each may be at most is what a hunt draws or some times more; with more, little would be done in four hours.
+    let seconds = |most| NONE..=Duration::from_secs(most);
+    match word {
+        "settle-window" => {
+            config.settle_window = line.duration("the settle window", seconds(300))?;
         }
-        "report" => {
-            steps.push(Step::Report(line.number("which report")?, read_report_fate(line)?));
+        "endpoint-after" => {
+            config.endpoint_after = line.number("how many look-ups")?;
+            if config.endpoint_after > 10 {
+                return Err(line.error("an endpoint is there after at most 10 look-ups"));
+            }
         }
+        "latency" => config.latency = line.duration("the latency", seconds(10))?,
+        "jitter" => config.jitter = line.number("the jitter")?,
+        "boot-time" => config.boot = line.duration("the boot time", seconds(60))?,
+        "sweep" => {
+            let within = Duration::from_secs(1)..=Duration::from_mins(10);
+            config.sweep_interval = line.duration("the sweep interval", within)?;
+        }
+        "down-for" => config.down_for = line.duration("how long it is down", LASTS)?,
+        "retry" => read_retry(line, config)?,
+        "limits" => read_limits(line, config)?,
         other => return Err(line.unknown("setting or step", other, &WORDS)),
     }
     Ok(())
@@ -102,6 +159,9 @@ fn read_retry(line: &mut Line<'_>, config: &mut Config) -> Result<(), ScriptErro
         "max-failures",
         "jitter-percent",
     ];
+    // As a cluster file, which refuses what is shorter; and nothing takes so long that four hours are not enough.
+    let within = |least: u64| Duration::from_millis(least)..=Duration::from_mins(30);
+    let silent_after = u64::try_from(config.agent.silent_after.as_millis()).unwrap_or(u64::MAX);
     let retry = &mut config.retry;
     while let Some(word) = line.next() {
         let (key, value) = pair(line, word)?;
@@ -110,15 +170,35 @@ fn read_retry(line: &mut Line<'_>, config: &mut Config) -> Result<(), ScriptErro
             value.parse().map_err(error)
         };
         match key {
-            "initial-delay" => retry.initial_delay = line.duration_in(value, key)?,
-            "operation-timeout" => retry.operation_timeout = line.duration_in(value, key)?,
-            "answer-timeout" => retry.answer_timeout = line.duration_in(value, key)?,
-            "ready-timeout" => retry.ready_timeout = line.duration_in(value, key)?,
-            "bootstrap-timeout" => retry.bootstrap_timeout = line.duration_in(value, key)?,
-            "stable-after" => retry.stable_after = line.duration_in(value, key)?,
-            "lost-after" => retry.lost_after = line.duration_in(value, key)?,
+            "initial-delay" => {
+                let within = Duration::from_millis(10)..=retry.max_delay;
+                retry.initial_delay = line.duration_in(value, key, within)?;
+            }
+            "operation-timeout" => {
+                retry.operation_timeout = line.duration_in(value, key, within(1000))?;
+            }
+            "answer-timeout" => {
+                retry.answer_timeout = line.duration_in(value, key, within(1000))?;
+            }
+            "ready-timeout" => {
+                retry.ready_timeout = line.duration_in(value, key, within(10))?;
+            }
+            "bootstrap-timeout" => {
+                retry.bootstrap_timeout = line.duration_in(value, key, within(10))?;
+            }
+            "stable-after" => {
+                retry.stable_after = line.duration_in(value, key, within(10))?;
+            }
+            "lost-after" => {
+                retry.lost_after = line.duration_in(value, key, within(silent_after))?;
+            }
             "max-failures" => retry.max_consecutive_failures = number()?,
-            "jitter-percent" => retry.jitter_percent = number()?,
+            "jitter-percent" => {
+                retry.jitter_percent = number()?;
+                if retry.jitter_percent > 100 {
+                    return Err(line.error(format!("{key} is at most 100")));
+                }
+            }
             other => return Err(line.unknown("time of retry", other, &KEYS)),
         }
     }
@@ -171,153 +251,37 @@ fn read_happening(line: &mut Line<'_>) -> Result<Happening, ScriptError> {
         "retry" => Happening::Ask(read_node(line)?, OperatorRequest::Retry),
         "replace" => Happening::Ask(read_node(line)?, OperatorRequest::Replace),
         "abandon" => Happening::Ask(read_node(line)?, OperatorRequest::Abandon),
-        "retry-group" => {
-            Happening::AskGroup(line.word("which group")?.into(), OperatorRequest::Retry)
-        }
-        "replace-group" => {
-            Happening::AskGroup(line.word("which group")?.into(), OperatorRequest::Replace)
-        }
+        "retry-group" => Happening::AskGroup(read_group(line)?, OperatorRequest::Retry),
+        "replace-group" => Happening::AskGroup(read_group(line)?, OperatorRequest::Replace),
         "machine-dies" => Happening::MachineDies(read_node(line)?),
         "agent-dies" => Happening::AgentDies(read_node(line)?),
-        "agent-stops" => Happening::AgentStops(read_node(line)?, line.duration("for how long")?),
+        "agent-stops" => {
+            Happening::AgentStops(read_node(line)?, line.duration("for how long", HAPPENS)?)
+        }
         "agent-twin" => Happening::AgentTwin(read_node(line)?),
-        "sever" => Happening::Sever(line.duration("for how long")?),
-        "outage" => Happening::Outage(line.duration("for how long")?, read_class(line)?),
-        "lists-nothing" => Happening::ListsNothing(line.duration("for how long")?),
-        "other-account" => Happening::OtherAccount(line.duration("for how long")?),
-        "crash" => Happening::Crash(line.duration("how long it is down")?),
-        "power-loss" => Happening::PowerLoss(line.duration("how long it is down")?),
-        "clock-ahead" => Happening::ClockJumps(Jump::Ahead(line.duration("by how much")?)),
-        "clock-back" => Happening::ClockJumps(Jump::Back(line.duration("by how much")?)),
+        "sever" => Happening::Sever(line.duration("for how long", HAPPENS)?),
+        "outage" => Happening::Outage(line.duration("for how long", HAPPENS)?, read_class(line)?),
+        "lists-nothing" => Happening::ListsNothing(line.duration("for how long", HAPPENS)?),
+        "other-account" => Happening::OtherAccount(line.duration("for how long", HAPPENS)?),
+        "crash" => Happening::Crash(line.duration("how long it is down", LASTS)?),
+        "power-loss" => Happening::PowerLoss(line.duration("how long it is down", LASTS)?),
+        "clock-ahead" => Happening::ClockJumps(Jump::Ahead(line.duration("by how much", JUMPS)?)),
+        "clock-back" => Happening::ClockJumps(Jump::Back(line.duration("by how much", JUMPS)?)),
         other => return Err(line.unknown("happening", other, &WORDS)),
     })
 }
 
 fn read_node(line: &mut Line<'_>) -> Result<LogicalNodeId, ScriptError> {
-    line.word("which node").map(LogicalNodeId::from)
-}
-
-pub(super) const CALLS: [(&str, CallKind); 11] = [
-    ("identity", CallKind::Identity),
-    ("create", CallKind::Create),
-    ("find", CallKind::Find),
-    ("endpoint", CallKind::Endpoint),
-    ("presence", CallKind::Presence),
-    ("destroy", CallKind::Destroy),
-    ("list", CallKind::List),
-    ("start", CallKind::Start),
-    ("find-session", CallKind::FindSession),
-    ("conclude", CallKind::Conclude),
-    ("cancel", CallKind::Cancel),
-];
-
-fn read_call_kind(line: &mut Line<'_>) -> Result<CallKind, ScriptError> {
-    let word = line.word("which kind of call")?;
-    let known = CALLS.iter().find(|(name, _)| *name == word);
-    let names = CALLS.map(|(name, _)| name);
-    known.map(|(_, kind)| *kind).ok_or_else(|| line.unknown("call", word, &names))
-}
-
-fn read_call_fate(line: &mut Line<'_>) -> Result<CallFate, ScriptError> {
-    const WORDS: [&str; 13] = [
-        "slow",
-        "loses-reply",
-        "late",
-        "hangs",
-        "fails",
-        "fails-after",
-        "finds-nothing",
-        "lists-half",
-        "lies",
-        "twice",
-        "panics",
-        "crash-before",
-        "crash-after",
-    ];
-    let word = line.word("how it goes")?;
-    Ok(match word {
-        "slow" => CallFate::Slow(line.duration("how long it takes")?),
-        "loses-reply" => CallFate::LosesReply,
-        "late" => CallFate::Late(line.duration("how late it is")?),
-        "hangs" => CallFate::Hangs,
-        "fails" => CallFate::Fails(read_class(line)?),
-        "fails-after" => CallFate::FailsAfter(read_class(line)?),
-        "finds-nothing" => CallFate::FindsNothing,
-        "lists-half" => CallFate::ListsHalf,
-        "lies" => CallFate::Lies,
-        "twice" => CallFate::Twice,
-        "panics" => CallFate::Panics,
-        "crash-before" => CallFate::CrashBefore,
-        "crash-after" => CallFate::CrashAfter,
-        other => return Err(line.unknown("way for a call to go", other, &WORDS)),
-    })
-}
-
-fn read_class(line: &mut Line<'_>) -> Result<ErrorClass, ScriptError> {
-    const WORDS: [&str; 6] =
-        ["transient", "ambiguous", "no-capacity", "permanent", "absent", "rate-limited=10s"];
-    let word = line.word("the class of the failure")?;
-    if let Some(pause) = word.strip_prefix("rate-limited=") {
-        return Ok(ErrorClass::RateLimited(line.duration_in(pause, "the pause")?));
+    let word = line.word("which node")?;
+    let slot = word.rsplit_once('-').filter(|(_, index)| index.parse::<u32>().is_ok());
+    if check_id(word).is_err() || slot.is_none() {
+        return Err(line.error(format!("a node is named like a-0, not {}", shown(word))));
     }
-    Ok(match word {
-        "transient" => ErrorClass::Transient,
-        "ambiguous" => ErrorClass::Ambiguous,
-        "no-capacity" => ErrorClass::NoCapacity,
-        "permanent" => ErrorClass::Permanent,
-        "absent" => ErrorClass::AlreadyAbsent,
-        other => return Err(line.unknown("class of failure", other, &WORDS)),
-    })
+    Ok(word.into())
 }
 
-pub(super) const FAILED_STAGES: [(&str, BootstrapStage); 5] = [
-    ("ssh", BootstrapStage::SshConnectFailed),
-    ("check", BootstrapStage::BootCheckFailed),
-    ("start", BootstrapStage::StartFailed),
-    ("join", BootstrapStage::SwactorJoinFailed),
-    ("stream", BootstrapStage::StreamError),
-];
-
-fn read_boot_fate(line: &mut Line<'_>) -> Result<BootFate, ScriptError> {
-    const WORDS: [&str; 6] = ["joins-first", "slow", "fails", "hangs", "repeats", "dies-after"];
-    let word = line.word("how it goes")?;
-    Ok(match word {
-        "joins-first" => BootFate::JoinsFirst,
-        "slow" => BootFate::Slow(line.duration("how much later")?),
-        "fails" => {
-            let word = line.word("at what it fails")?;
-            let known = FAILED_STAGES.iter().find(|(name, _)| *name == word);
-            let names = FAILED_STAGES.map(|(name, _)| name);
-            let stage = known.ok_or_else(|| line.unknown("failure of a boot", word, &names))?;
-            BootFate::Fails(stage.1)
-        }
-        "hangs" => BootFate::Hangs,
-        "repeats" => BootFate::Repeats,
-        "dies-after" => BootFate::DiesAfter(line.duration("how much later")?),
-        other => return Err(line.unknown("way for a boot to go", other, &WORDS)),
-    })
-}
-
-pub(super) const COMMITS: [(&str, CommitFate); 5] = [
-    ("full", CommitFate::Full),
-    ("locked", CommitFate::Locked),
-    ("answer-lost", CommitFate::AnswerLost),
-    ("crash-before", CommitFate::CrashBefore),
-    ("crash-after", CommitFate::CrashAfter),
-];
-
-fn read_commit_fate(line: &mut Line<'_>) -> Result<CommitFate, ScriptError> {
-    let word = line.word("how it goes")?;
-    let known = COMMITS.iter().find(|(name, _)| *name == word);
-    let names = COMMITS.map(|(name, _)| name);
-    known.map(|(_, fate)| *fate).ok_or_else(|| line.unknown("way for a commit to go", word, &names))
-}
-
-fn read_report_fate(line: &mut Line<'_>) -> Result<ReportFate, ScriptError> {
-    let word = line.word("how it goes")?;
-    match word {
-        "late" => Ok(ReportFate::Late(line.duration("how late")?)),
-        "again" => Ok(ReportFate::Again(line.duration("how much later")?)),
-        other => Err(line.unknown("way for a report to go", other, &["late", "again"])),
-    }
+fn read_group(line: &mut Line<'_>) -> Result<NodeGroupId, ScriptError> {
+    let word = line.word("which group")?;
+    check_id(word).map_err(|error| line.error(format!("{} is no group: {error}", shown(word))))?;
+    Ok(word.into())
 }

@@ -8,7 +8,7 @@ use myelin_state::{ErrorClass, OperatorRequest, RetryPolicy};
 
 use super::{
     call_name,
-    read::{COMMITS, FAILED_STAGES},
+    fates::{COMMITS, FAILED_STAGES},
 };
 use crate::{BootFate, CallFate, Config, Happening, Jump, ReportFate, Scenario, Step};
 
@@ -24,7 +24,7 @@ pub fn render(scenario: &Scenario) -> String {
 }
 
 /// Renders a time as one word.
-fn time(time: Duration) -> String {
+pub(crate) fn time(time: Duration) -> String {
     humantime::format_duration(time).to_string().replace(' ', "")
 }
 
@@ -48,6 +48,9 @@ fn settings(config: &Config) -> String {
     }
     if config.sweep_interval != plain.sweep_interval {
         lines.push(format!("sweep {}", time(config.sweep_interval)));
+    }
+    if config.down_for != plain.down_for {
+        lines.push(format!("down-for {}", time(config.down_for)));
     }
     for (word, pairs) in [("retry", retry(&config.retry)), ("limits", limits(&config.limits))] {
         if !pairs.is_empty() {
@@ -88,8 +91,8 @@ fn limits(limits: &Limits) -> Vec<String> {
     pairs
 }
 
-/// Renders one step.
-pub(crate) fn line(step: &Step) -> String {
+/// Renders one step as the line that it is.
+pub fn line(step: &Step) -> String {
     match step {
         Step::At(at, what) => format!("at {} {}", time(*at), happening(what)),
         Step::Call(kind, nth, fate) => {
@@ -100,6 +103,7 @@ pub(crate) fn line(step: &Step) -> String {
             let name = COMMITS.iter().find(|(_, it)| it == fate).map_or("", |(name, _)| name);
             format!("commit {nth} {name}")
         }
+        Step::Report(nth, ReportFate::Lost) => format!("report {nth} lost"),
         Step::Report(nth, ReportFate::Late(by)) => format!("report {nth} late {}", time(*by)),
         Step::Report(nth, ReportFate::Again(by)) => format!("report {nth} again {}", time(*by)),
     }
@@ -196,6 +200,7 @@ fn call(fate: &CallFate) -> String {
         CallFate::FailsAfter(of) => format!("fails-after {}", class(*of)),
         CallFate::FindsNothing => "finds-nothing".to_owned(),
         CallFate::ListsHalf => "lists-half".to_owned(),
+        CallFate::ListsOld => "lists-old".to_owned(),
         CallFate::Lies => "lies".to_owned(),
         CallFate::Twice => "twice".to_owned(),
         CallFate::Panics => "panics".to_owned(),

@@ -15,7 +15,7 @@ use super::{
     Due, World,
     effects::{facts, number_of},
 };
-use crate::{CallFate, Step, script::call_name, story::is_of_sweeps};
+use crate::{CallFate, Place, Step, script::call_name, story::is_of_sweeps};
 
 /// What was asked.
 #[derive(Clone, Debug)]
@@ -132,6 +132,7 @@ impl World {
         let nth = self.counts.calls.entry(kind).or_default();
         *nth += 1;
         let nth = *nth;
+        self.pass(Place::Call(kind, nth));
         let fate = self.fates.calls.remove(&(kind, nth));
         if let Some(fate) = &fate {
             self.note_played(&Step::Call(kind, nth, fate.clone()));
@@ -231,6 +232,9 @@ impl World {
     pub(crate) fn take_effect(&mut self, flight: Flight) {
         let Flight { request, sender, fate, nth, is_told, asked_at, answers_in } = flight;
         let mut reply = self.effect(&request, fate.as_ref(), asked_at);
+        if let Request::List(_) = request {
+            reply = self.list_again(reply, fate.as_ref());
+        }
         let is_heard =
             !matches!(fate, Some(CallFate::LosesReply | CallFate::Late(_) | CallFate::Hangs));
         let call = format!("{} {nth}", call_name(request.kind()));

@@ -196,13 +196,14 @@ impl World {
 
     /// One machine a slot, and no attempt a second time.
     fn check_machine(&mut self, key: &AttemptKey, number: u64) {
-        if key.cluster != CLUSTER || self.lies {
+        if key.cluster != CLUSTER || self.lies || self.is_abandoned(key) {
             return;
         }
         let other = self
             .machines
             .iter()
-            .find(|(_, it)| it.key.cluster == CLUSTER && it.key.node == key.node);
+            .filter(|(_, it)| it.key.cluster == CLUSTER && it.key.node == key.node)
+            .find(|(_, it)| !self.is_abandoned(&it.key));
         if let Some((&other, machine)) = other {
             let what = format!(
                 "{} of attempt {} is made while there is {} of attempt {} for {}",

@@ -6,7 +6,7 @@ use myelin_shape::{AttemptKey, BootstrapSessionId};
 use myelin_state::{BootstrapStage, NodeEvent, NodeObservation};
 
 use super::{Due, World};
-use crate::{BootFate, Step};
+use crate::{BootFate, Place, Step};
 
 /// A bootstrap that was started on a machine that exists.
 #[derive(Debug)]
@@ -29,6 +29,7 @@ impl World {
             Session { key: key.clone(), machine, open: true, stage: BootstrapStage::Created };
         self.sessions.insert(number, session);
         self.counts.boots += 1;
+        self.pass(Place::Boot(self.counts.boots));
         let fate = self.fates.boots.remove(&self.counts.boots);
         if let Some(fate) = fate {
             self.note_played(&Step::Boot(self.counts.boots, fate));

@@ -7,22 +7,21 @@ use std::{env, fs, path::Path};
 
 use myelin_sim::{Scenario, run, script};
 
-const LINE: &str = "\n----\n";
-
 /// Plays a file. Returns what is wrong with it.
 fn play(path: &Path, update: bool) -> Result<(), String> {
     let text = fs::read_to_string(path).expect("a scenario is a readable file");
-    let (history, golden) = text.split_once(LINE).unwrap_or((text.trim_end(), ""));
+    let (history, golden) = script::split(&text);
     let parsed = script::parse(history).map_err(|error| error.to_string())?;
     let outcome = run(&Scenario { traced: true, ..parsed });
     let story = outcome.story();
     if update {
-        fs::write(path, format!("{history}{LINE}{story}")).expect("a scenario can be written");
+        fs::write(path, format!("{}\n----\n{story}", history.trim_end()))
+            .expect("a scenario can be written");
     }
     match outcome.breach {
         Some(breach) => Err(breach.to_string()),
-        None if update || story == golden => Ok(()),
-        None => Err(difference(golden, &story)),
+        None if update || Some(story.as_str()) == golden => Ok(()),
+        None => Err(difference(golden.unwrap_or_default(), &story)),
     }
 }
 

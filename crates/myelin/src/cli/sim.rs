@@ -43,11 +43,11 @@ fn read(path: &Path) -> Result<Scenario, Failure> {
         let what = format!("{} is longer than a script may be, 1 MiB", path.display());
         return Err(Failure::new(what).hint("a script is a few lines"));
     }
-    // What comes after the line is what somebody expects of it.
-    let script = text.split("\n----\n").next().unwrap_or_default();
-    script::parse(script).map_err(|error| {
-        Failure::new(format!("{}: {error}", path.display()))
-            .hint("docs/reference/simulation.md lists what can happen")
+    script::parse(script::split(&text).0).map_err(|error| {
+        Failure::new(format!("{}: {error}", path.display())).hint(
+            "a line of a script is a setting such as `calm 5m` or a step such as `at 0s want a:3`; the page \
+             \"The simulator\" of the documentation has them all",
+        )
     })
 }
 
@@ -56,13 +56,19 @@ fn one(args: &SimArgs, mut history: Scenario) -> Outcome {
     let ran = run(&history);
     if args.json {
         print_json(&RunView::of(&history, &ran, args.trace))?;
-        return Ok(u8::from(ran.breach.is_some()));
+    } else {
+        if args.file.is_none() {
+            output::print(&script::render(&history))?;
+            output::print("\n")?;
+        }
+        output::print(&if args.trace { ran.trace.join("\n") + "\n" } else { ran.story() })?;
     }
-    if args.file.is_none() {
-        output::print(&script::render(&history))?;
-        output::print("\n")?;
+    // The story says so itself, and the JSON.
+    if args.trace && !args.json {
+        for step in &ran.missed {
+            note(format!("nothing came of `{}`", script::line(step)));
+        }
     }
-    output::print(&if args.trace { ran.trace.join("\n") + "\n" } else { ran.story() })?;
     match &ran.breach {
         None => Ok(0),
         Some(breach) => Err(broken(breach)),
@@ -77,28 +83,34 @@ fn many(args: &SimArgs, n: u64, history: impl Fn(u64) -> Scenario + Sync + Copy)
         }
         true
     });
-    let Some((seed, breach)) = found.findings.first() else {
-        if args.json {
-            print_json(&HuntView::of(&found))?;
-        } else {
-            output::print(&summary(&found))?;
-        }
-        return Ok(0);
-    };
+    let first = found.findings.first().map(|(seed, breach)| {
+        note(format!("seed {seed} is made as short as it can be"));
+        let small = Scenario { traced: true, ..shrink(&history(*seed)) };
+        (
+            breach,
+            FirstView { seed: *seed, script: script::render(&small), command: replay(args, *seed) },
+            small,
+        )
+    });
     if args.json {
-        print_json(&HuntView::of(&found))?;
-        return Err(broken(breach));
+        print_json(&HuntView::of(&found, first.as_ref().map(|(_, view, _)| view)))?;
+    } else {
+        output::print(&summary(&found))?;
+        for (seed, breach) in &found.findings {
+            output::print(&format!("seed {seed}: {breach}\n"))?;
+        }
     }
-    output::print(&summary(&found))?;
-    for (seed, breach) in &found.findings {
-        output::print(&format!("seed {seed}: {breach}\n"))?;
+    let Some((breach, view, small)) = first else { return Ok(0) };
+    if !args.json {
+        output::print(&format!("\n{}\n{}\n", view.script, run(&small).trace.join("\n")))?;
     }
-    note(format!("seed {seed}, as short as it can be:"));
-    let small = Scenario { traced: true, ..shrink(&history(*seed)) };
-    output::print(&format!("\n{}\n", script::render(&small)))?;
-    output::print(&(run(&small).trace.join("\n") + "\n"))?;
+    Err(broken(breach).hint(format!("`{}` plays it again", view.command)))
+}
+
+/// Returns the command that plays a seed again.
+fn replay(args: &SimArgs, seed: u64) -> String {
     let file = args.file.as_ref().map(|file| format!(" {}", file.display())).unwrap_or_default();
-    Err(broken(breach).hint(format!("`myelin sim{file} --seed {seed} --trace` plays it again")))
+    format!("myelin sim{file} --seed {seed} --trace")
 }
 
 fn broken(breach: &Breach) -> Failure {
@@ -151,6 +163,7 @@ struct RunView<'a> {
     starts: u64,
     calls: std::collections::BTreeMap<String, u32>,
     machines: Vec<&'a str>,
+    did_nothing: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     trace: Option<&'a [String]>,
 }
@@ -167,6 +180,7 @@ impl<'a> RunView<'a> {
             starts: ran.counts.starts,
             calls: calls.map(|(kind, n)| (script::call_name(*kind).to_owned(), *n)).collect(),
             machines: ran.end.keys().map(String::as_str).collect(),
+            did_nothing: ran.missed.iter().map(script::line).collect(),
             trace: with_trace.then_some(&ran.trace),
         }
     }
@@ -182,10 +196,23 @@ struct HuntView<'a> {
     starts: u64,
     went_wrong: &'a std::collections::BTreeMap<String, u64>,
     broken: Vec<(u64, BreachView)>,
+    /// The first of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first: Option<&'a FirstView>,
+}
+
+/// A seed that breaks a rule, to be looked at.
+#[derive(Debug, Serialize)]
+struct FirstView {
+    seed: u64,
+    /// What breaks the rule in the same way, as short as it can be.
+    script: String,
+    /// What plays the whole history again.
+    command: String,
 }
 
 impl<'a> HuntView<'a> {
-    fn of(found: &'a Hunt) -> Self {
+    fn of(found: &'a Hunt, first: Option<&'a FirstView>) -> Self {
         let broken = found.findings.iter();
         Self {
             seeds: found.n_runs,
@@ -195,6 +222,7 @@ impl<'a> HuntView<'a> {
             starts: found.n_starts,
             went_wrong: &found.played,
             broken: broken.map(|(seed, breach)| (*seed, breach.into())).collect(),
+            first,
         }
     }
 }
