@@ -6,8 +6,8 @@ use std::{
     time::SystemTime,
 };
 
-use myelin_check::{Linter, Settled as AtRest, Snapshot};
-use myelin_decider::{Explanation, Until, reconcile};
+use myelin_check::{Linter, Settled as AtRest, Snapshot, is_explained};
+use myelin_decider::reconcile;
 use myelin_driver::{ClusterDriver, Desired, DriverEvent, Effects, Event, Submission as Duty};
 use myelin_durable::{DurableDriver, Settled, Shell};
 use myelin_executor::{Clock, EffectExecutor, Executor, Submission};
@@ -108,16 +108,7 @@ impl SimShell {
             self.world.lock().break_rule("the linter's", violations.to_string());
         }
         for (id, node) in &state.nodes {
-            let explained = match driver.explain(id) {
-                Explanation::Steady => node.is_ready(),
-                Explanation::Held(held) => match held.until {
-                    Until::At(time) => time > now,
-                    Until::On(_) => true,
-                },
-                Explanation::Next(_) | Explanation::Missing => true,
-                Explanation::Unknown => false,
-            };
-            if !explained {
+            if !is_explained(node, &driver.explain(id), now) {
                 let what = format!("{id} is {} without a reason", node.record.stage);
                 self.world.lock().break_rule("every node has a reason", what);
             }
