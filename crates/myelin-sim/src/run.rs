@@ -1,6 +1,7 @@
 //! Plays a scenario: one control plane after another in one world, and every rule looked at all the time.
 
 mod control;
+mod oracle;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,6 +14,7 @@ use tokio::{
 use myelin_driver::{Event, Target};
 use myelin_executor::fake::CallKind;
 use myelin_shape::RunNodeGroupSpec;
+use myelin_state::OperatorRequest;
 
 use crate::{
     Breach, Happening, PATIENCE, ReportFate, Scenario, WATCH,
@@ -195,6 +197,9 @@ impl<'a> Stage<'a> {
             Happening::Pause => self.waiting.push(Event::Pause),
             Happening::Resume => self.waiting.push(Event::Resume),
             Happening::Ask(node, request) => {
+                if request == OperatorRequest::Abandon {
+                    world.excuse(node.clone());
+                }
                 self.waiting.push(Event::Operator { target: Target::Node(node), request });
             }
             Happening::AskGroup(group, request) => {

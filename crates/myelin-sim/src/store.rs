@@ -4,7 +4,6 @@ use std::{path::Path, sync::Arc};
 
 use async_trait::async_trait;
 
-use myelin_state::EventKind;
 use myelin_store::{
     Batch, EventQuery, Fault, Loaded, MemoryStore, OperationQuery, Setting, Store, StoreError,
     StoredEvent, StoredOperation,
@@ -12,7 +11,8 @@ use myelin_store::{
 
 use crate::{
     CommitFate, Flaw, flaw,
-    world::{Recorded, Shared},
+    shell::at_once,
+    world::Shared,
 };
 
 /// A store as one control plane writes it.
@@ -28,32 +28,20 @@ impl SimStore {
     /// Loses what was committed after the last barrier.
     pub(crate) fn lose_power(&self) {
         self.memory.lose_power();
-        let state = self.memory.state();
-        let mut world = self.world.lock();
-        world.recorded.clear();
-        for (id, node) in state.nodes {
-            let pending = node.pending.as_ref().map(|it| it.kind);
-            world.recorded.insert(id, Recorded { attempt: node.attempt, pending });
-        }
+        let all = at_once(self.memory.events(EventQuery { limit: u32::MAX, ..EventQuery::default() }));
+        let all = all.expect("a store in memory can be read");
+        let events = all.iter().map(|it| &it.event);
+        self.world.lock().note_left(&self.memory.state(), events);
     }
 
     /// Tells the world what is on disk now, so that it can say whether what is done was recorded.
     fn publish(&self, batch: &Batch<'_>) {
         let mut world = self.world.lock();
         for id in batch.nodes {
-            match batch.state.nodes.get(id) {
-                Some(node) => {
-                    let pending = node.pending.as_ref().map(|it| it.kind);
-                    let recorded = Recorded { attempt: node.attempt, pending };
-                    world.recorded.insert(id.clone(), recorded);
-                }
-                None => drop(world.recorded.remove(id)),
-            }
+            world.note_recorded(id, batch.state.nodes.get(id));
         }
         for event in batch.events {
-            if let EventKind::Collecting { lease, .. } = &event.kind {
-                world.taking.insert(lease.clone());
-            }
+            world.note_event(event);
         }
     }
 }

@@ -7,11 +7,12 @@ mod agents;
 mod calls;
 mod effects;
 mod provider;
+mod rules;
 mod sessions;
 mod timeline;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -23,13 +24,18 @@ use tokio::{
 };
 
 use myelin_executor::fake::CallKind;
-use myelin_shape::{AttemptKey, ClusterUid, LogicalNodeId, NodeAttemptId, ProviderLeaseId, RunId};
-use myelin_state::{ErrorClass, NodeObservation, OperationKind};
+use myelin_shape::{AttemptKey, ClusterUid, NodeAttemptId, RunId, RunNodeGroupSpec};
+use myelin_state::{ErrorClass, NodeObservation};
 
 use crate::{
     BootFate, CallFate, CommitFate, Config, Counts, Happening, ReportFate, Scenario, Step, script,
     story::{Trace, clock},
-    world::{agents::Agent, effects::Machine, sessions::Session},
+    world::{
+        agents::Agent,
+        effects::{Machine, Made},
+        rules::Memory,
+        sessions::Session,
+    },
 };
 
 pub(crate) use self::{agents::secret, provider::SimProvider, timeline::Due};
@@ -47,7 +53,7 @@ pub(crate) const RUN: RunId = RunId(1);
 pub(crate) const PROVIDER: &str = "sim";
 
 /// How many machines somebody else has.
-const N_FOREIGN: u64 = 2;
+pub(crate) const N_FOREIGN: u64 = 2;
 
 /// The world. Cheap to clone; all clones are one.
 #[derive(Clone)]
@@ -68,13 +74,6 @@ impl Shared {
         // A planted panic happens outside of the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// What is recorded durably of a slot, as far as calls are concerned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Recorded {
-    pub(crate) attempt: NodeAttemptId,
-    pub(crate) pending: Option<OperationKind>,
 }
 
 /// A rule that was broken.
@@ -126,15 +125,11 @@ pub(crate) struct World {
     /// Connections that have ended, of which control plane.
     closed: Vec<(AttemptKey, u64, u64)>,
     last_number: u64,
-    /// Attempts whose machine was given back.
-    spent: BTreeSet<AttemptKey>,
-    /// Creates and starts of which nobody has told the control plane how they went.
-    unknown: BTreeSet<(CallKind, AttemptKey)>,
+    n_flights: u64,
+    memory: Memory,
     fates: Fates,
     counts: Counts,
     troubles: Troubles,
-    /// Whether anything lies, so that more than one machine of a slot is not our doing.
-    lies: bool,
     /// Which control plane lives; none while zero.
     incarnation: u64,
     n_incarnations: u64,
@@ -142,9 +137,6 @@ pub(crate) struct World {
     crashed: Option<Crash>,
     /// By how much the clock of the host is ahead, in milliseconds.
     pub(crate) skew: i64,
-    pub(crate) recorded: BTreeMap<LogicalNodeId, Recorded>,
-    /// Leases whose taking is recorded.
-    pub(crate) taking: BTreeSet<ProviderLeaseId>,
     observations: Option<UnboundedSender<NodeObservation>>,
     /// What the last listing held.
     pub(crate) last_listing: Vec<String>,
@@ -183,18 +175,15 @@ impl World {
             agents: BTreeMap::new(),
             closed: Vec::new(),
             last_number: 0,
-            spent: BTreeSet::new(),
-            unknown: BTreeSet::new(),
+            n_flights: 0,
+            memory: Memory::default(),
             fates: Fates::default(),
             counts: Counts::default(),
             troubles: Troubles::default(),
-            lies: scenario.steps.iter().any(Step::is_a_lie),
             incarnation: 0,
             n_incarnations: 0,
             crashed: None,
             skew: 0,
-            recorded: BTreeMap::new(),
-            taking: BTreeSet::new(),
             observations: None,
             last_listing: Vec::new(),
             calm: false,
@@ -221,7 +210,8 @@ impl World {
                 node: "a-0".into(),
                 attempt: NodeAttemptId(attempt),
             };
-            self.add_machine(&key, "foreign", 1, Duration::ZERO);
+            let template = Arc::new(RunNodeGroupSpec::new(RUN, "a", 1, PROVIDER).template());
+            self.add_machine(&key, Made { template, digest: "foreign".to_owned(), generation: 1 }, Duration::ZERO);
         }
     }
 

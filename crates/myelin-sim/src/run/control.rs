@@ -1,10 +1,6 @@
 //! One control plane: from its start to its end.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -25,6 +21,7 @@ use myelin_shape::{LogicalNodeId, NodeAttemptId, ProviderKind, RunNodeGroupSpec}
 use myelin_state::{EventKind, ManagedNode, NodeIntent, NodeObservation, OperatorRequest};
 use myelin_store::{Identity, Loaded, MemoryStore, Secret, Setting, Store, StoredDesired};
 
+use super::oracle;
 use crate::{
     Flaw, Scenario, flaw,
     shell::{Parts, Plane, SharedPlane, at_once, begun, key},
@@ -178,7 +175,7 @@ pub(super) struct Control {
     early: Option<NodeObservation>,
     inventory: Handle,
     shutdown: CancellationToken,
-    _sweeping: AbortOnDropHandle<()>,
+    sweeping: AbortOnDropHandle<()>,
 }
 
 impl Control {
@@ -210,7 +207,7 @@ impl Control {
             early: None,
             inventory: handle,
             shutdown,
-            _sweeping: sweeping,
+            sweeping,
         }
     }
 
@@ -302,46 +299,10 @@ impl Control {
 
     /// Returns in which way the world is not as it is wanted.
     pub(super) fn problem(&self, wanted: &[RunNodeGroupSpec]) -> Option<String> {
-        let plane = self.plane.lock();
-        let driver = plane.driver();
-        if plane.is_in_trouble() {
-            return Some("the store is in trouble".to_owned());
+        if self.sweeping.is_finished() {
+            return Some("nobody sweeps any more".to_owned());
         }
-        if !driver.convergence().converged {
-            let why = |id: &LogicalNodeId| format!("{id}: {:?}", driver.explain(id));
-            let unsettled =
-                driver.planner().map(|it| it.unsettled().map(|id| why(&id)).collect::<Vec<_>>());
-            return Some(format!("not converged: {}", unsettled.unwrap_or_default().join("; ")));
-        }
-        if plane.shell.store.memory.state() != *driver.state() {
-            return Some("the store holds another state".to_owned());
-        }
-        let slots = |group: &RunNodeGroupSpec| {
-            let ids = (0..group.count).map(|index| format!("{}-{index}", group.group_id));
-            ids.map(|id| LogicalNodeId::from(id.as_str())).collect::<Vec<_>>()
-        };
-        let wanted: BTreeSet<_> = wanted.iter().flat_map(slots).collect();
-        let n_known = plane.shell.executor.snapshot().n_attempts;
-        if n_known > wanted.len() {
-            return Some(format!("{n_known} attempts are remembered, of {}", wanted.len()));
-        }
-        let world = self.world.lock();
-        let machines: Vec<_> = world.machines().cloned().collect();
-        let made: BTreeSet<_> = machines.iter().map(|key| key.node.clone()).collect();
-        if made != wanted || machines.len() != wanted.len() {
-            return Some(format!("machines of {machines:?}, wanted {wanted:?}"));
-        }
-        let agents = world.running_agents();
-        for key in &machines {
-            let node = driver.state().nodes.get(&key.node);
-            if node.is_none_or(|node| node.attempt != key.attempt) {
-                return Some(format!("{} has a machine of attempt {}", key.node, key.attempt));
-            }
-            if !agents.contains(key) {
-                return Some(format!("{} is ready and no agent of it runs", key.node));
-            }
-        }
-        (world.n_foreign() != 2).then(|| "what is foreign was ended".to_owned())
+        oracle::problem(&self.plane.lock(), &self.world, wanted)
     }
 }
 

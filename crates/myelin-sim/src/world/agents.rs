@@ -64,7 +64,7 @@ impl World {
     /// Ends what a session has started.
     pub(super) fn end_agent(&mut self, key: &AttemptKey, session: u64) {
         self.agents.remove(&(key.clone(), session));
-        let machine_is_there = self.machines().any(|it| it == key);
+        let machine_is_there = self.machines().any(|(it, _)| it == key);
         if !machine_is_there {
             self.agents.retain(|(it, _), _| it != key);
         }
