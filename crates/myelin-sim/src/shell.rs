@@ -156,6 +156,9 @@ impl Shell for SimShell {
                 | EventKind::Advanced { to: NodeStage::Dormant, .. }
         );
         let mut world = self.world.lock();
+        if matches!(event.kind, EventKind::Quarantined { .. } | EventKind::Refused { .. }) {
+            world.note_person_needed();
+        }
         if is_detail { world.log_detail(line) } else { world.log(line) }
     }
 
@@ -247,6 +250,13 @@ impl Plane {
     /// Takes an event; what follows from it is done by [`settle`](Self::settle).
     pub(crate) fn fold(&mut self, event: Event) {
         let now = self.now();
+        if event == Event::Wake && self.shell.has(Flaw::CountsWakeUps) && !self.is_in_trouble() {
+            self.settle();
+            if let Some(driver) = flaw::count_wake_up(self.driver(), now) {
+                let store = Arc::new(self.shell.store.clone());
+                self.durable = DurableDriver::new(driver, store, Source::default());
+            }
+        }
         if let Some(event) = flaw::fold(self.shell.flaw, self.durable.driver(), event) {
             self.is_stirred = true;
             self.durable.fold(now, event);
@@ -284,17 +294,25 @@ impl Plane {
     }
 
     /// Makes an event that is not the driver's durable. Returns whether it is.
-    pub(crate) fn record(
-        &mut self,
-        of: Option<(LogicalNodeId, NodeAttemptId)>,
-        kind: EventKind,
-    ) -> bool {
+    pub(crate) fn record(&mut self, of: (LogicalNodeId, NodeAttemptId), kind: EventKind) -> bool {
         if self.is_in_trouble() {
             return false;
         }
-        let (node, attempt) = of.unzip();
-        self.durable.record(DriverEvent { at: self.now(), node, attempt, kind });
+        let event = self.event(Some(of), kind);
+        self.durable.record(event);
         self.settle().is_recorded && self.shell.lives()
+    }
+
+    /// Takes an event that is not the driver's, for the next commit.
+    pub(crate) fn note(&mut self, of: Option<(LogicalNodeId, NodeAttemptId)>, kind: EventKind) {
+        let event = self.event(of, kind);
+        self.durable.note(event);
+        self.is_stirred = true;
+    }
+
+    fn event(&self, of: Option<(LogicalNodeId, NodeAttemptId)>, kind: EventKind) -> DriverEvent {
+        let (node, attempt) = of.unzip();
+        DriverEvent { at: self.now(), node, attempt, kind }
     }
 
     /// Lets agents speak to it.

@@ -9,11 +9,7 @@ use myelin_store::{
     StoredEvent, StoredOperation,
 };
 
-use crate::{
-    CommitFate, Flaw, flaw,
-    shell::at_once,
-    world::Shared,
-};
+use crate::{CommitFate, Flaw, flaw, shell::at_once, world::Shared};
 
 /// A store as one control plane writes it.
 #[derive(Clone, Debug)]
@@ -28,10 +24,30 @@ impl SimStore {
     /// Loses what was committed after the last barrier.
     pub(crate) fn lose_power(&self) {
         self.memory.lose_power();
-        let all = at_once(self.memory.events(EventQuery { limit: u32::MAX, ..EventQuery::default() }));
+        let all =
+            at_once(self.memory.events(EventQuery { limit: u32::MAX, ..EventQuery::default() }));
         let all = all.expect("a store in memory can be read");
         let events = all.iter().map(|it| &it.event);
         self.world.lock().note_left(&self.memory.state(), events);
+    }
+
+    /// Returns how the next write goes. `None`: it is not made, since who would make it is dead.
+    fn next_fate(&self) -> Option<Fated> {
+        let mut world = self.world.lock();
+        if !world.lives(self.incarnation) {
+            return None;
+        }
+        Some(match world.next_commit() {
+            None => Fated::Well,
+            Some(CommitFate::Full) => Fated::Faulty(Fault::Full),
+            Some(CommitFate::Locked) => Fated::Faulty(Fault::Locked),
+            Some(CommitFate::AnswerLost) => Fated::Faulty(Fault::AnswerLost),
+            Some(CommitFate::CrashAfter) => Fated::Last,
+            Some(CommitFate::CrashBefore) => {
+                world.crash("before a commit", None, false);
+                return None;
+            }
+        })
     }
 
     /// Tells the world what is on disk now, so that it can say whether what is done was recorded.
@@ -46,6 +62,19 @@ impl SimStore {
     }
 }
 
+/// How a write goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fated {
+    Well,
+    Faulty(Fault),
+    /// The control plane is killed after it.
+    Last,
+}
+
+fn killed() -> StoreError {
+    StoreError::Full("killed".into())
+}
+
 #[async_trait]
 impl Store for SimStore {
     async fn load(&self) -> Result<Loaded, StoreError> {
@@ -53,23 +82,10 @@ impl Store for SimStore {
     }
 
     async fn commit(&self, batch: Batch<'_>) -> Result<(), StoreError> {
-        let fate = {
-            let mut world = self.world.lock();
-            if !world.lives(self.incarnation) {
-                return Err(StoreError::Full("killed".into()));
-            }
-            let fate = world.next_commit();
-            if fate == Some(CommitFate::CrashBefore) {
-                world.crash("before a commit", None, false);
-                return Err(StoreError::Full("killed".into()));
-            }
-            fate
-        };
+        let Some(fate) = self.next_fate() else { return Err(killed()) };
         let fault = match fate {
-            Some(CommitFate::Full) => Some(Fault::Full),
-            Some(CommitFate::Locked) => Some(Fault::Locked),
-            Some(CommitFate::AnswerLost) => Some(Fault::AnswerLost),
-            Some(CommitFate::CrashBefore | CommitFate::CrashAfter) | None => None,
+            Fated::Faulty(fault) => Some(fault),
+            Fated::Well | Fated::Last => None,
         };
         if fault.is_some() && self.flaw == Some(Flaw::ForgetsFailedCommits) {
             return Ok(());
@@ -80,14 +96,27 @@ impl Store for SimStore {
         if committed.is_ok() || fault == Some(Fault::AnswerLost) {
             self.publish(&batch);
         }
-        if fate == Some(CommitFate::CrashAfter) {
+        if fate == Fated::Last {
             self.world.lock().crash("after a commit", None, false);
         }
         committed
     }
 
+    /// A setting is written as a commit is, and reaches the disk.
     async fn set(&self, setting: Setting) -> Result<(), StoreError> {
-        self.memory.set(setting).await
+        let Some(fate) = self.next_fate() else { return Err(killed()) };
+        if matches!(fate, Fated::Faulty(Fault::Full | Fault::Locked | Fault::Damaged)) {
+            return Err(StoreError::Full("the script says so".into()));
+        }
+        self.memory.set(setting).await?;
+        match fate {
+            Fated::Well => Ok(()),
+            Fated::Faulty(_) => Err(StoreError::Locked("the answer is lost".into())),
+            Fated::Last => {
+                self.world.lock().crash("after a setting", None, false);
+                Ok(())
+            }
+        }
     }
 
     async fn events(&self, query: EventQuery) -> Result<Vec<StoredEvent>, StoreError> {

@@ -29,7 +29,7 @@ use myelin_state::{ErrorClass, NodeObservation};
 
 use crate::{
     BootFate, CallFate, CommitFate, Config, Counts, Happening, ReportFate, Scenario, Step, script,
-    story::{Trace, clock},
+    story::{Trace, clock, is_of_sweeps},
     world::{
         agents::Agent,
         effects::{Machine, Made},
@@ -141,6 +141,8 @@ pub(crate) struct World {
     /// What the last listing held.
     pub(crate) last_listing: Vec<String>,
     calm: bool,
+    /// Whether anything happened that an operator may have to end.
+    needs_person: bool,
     trace: Option<Trace>,
     played: BTreeMap<String, u64>,
     breach: Option<Breach>,
@@ -187,6 +189,7 @@ impl World {
             observations: None,
             last_listing: Vec::new(),
             calm: false,
+            needs_person: false,
             trace: scenario.traced.then(Trace::default),
             played: BTreeMap::new(),
             breach: None,
@@ -211,7 +214,11 @@ impl World {
                 attempt: NodeAttemptId(attempt),
             };
             let template = Arc::new(RunNodeGroupSpec::new(RUN, "a", 1, PROVIDER).template());
-            self.add_machine(&key, Made { template, digest: "foreign".to_owned(), generation: 1 }, Duration::ZERO);
+            self.add_machine(
+                &key,
+                Made { template, digest: "foreign".to_owned(), generation: 1 },
+                Duration::ZERO,
+            );
         }
     }
 
@@ -359,8 +366,20 @@ impl World {
         self.n_steps
     }
 
-    pub(crate) fn n_calls_of(&self, kind: CallKind) -> u32 {
-        self.counts.calls.get(&kind).copied().unwrap_or_default()
+    /// Returns how many calls there were of each kind that sweeps do not make.
+    pub(crate) fn calls_of_the_loop(&self) -> BTreeMap<CallKind, u32> {
+        let calls = self.counts.calls.iter().filter(|(kind, _)| !is_of_sweeps(**kind));
+        let calls = calls.filter(|(kind, _)| **kind != CallKind::Presence);
+        calls.map(|(&kind, &n)| (kind, n)).collect()
+    }
+
+    /// Learns of something that an operator may have to end.
+    pub(crate) fn note_person_needed(&mut self) {
+        self.needs_person = true;
+    }
+
+    pub(crate) fn needs_person(&self) -> bool {
+        self.needs_person
     }
 
     pub(crate) fn counts(&self) -> Counts {

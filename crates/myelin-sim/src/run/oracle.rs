@@ -17,7 +17,9 @@ pub(super) fn problem(
     wanted: &[RunNodeGroupSpec],
 ) -> Option<String> {
     let of_machines = || problem_of_machines(plane, &world.lock(), wanted);
-    problem_of_driver(plane, wanted).or_else(|| problem_of_shell(plane, wanted)).or_else(of_machines)
+    problem_of_driver(plane, wanted)
+        .or_else(|| problem_of_shell(plane, wanted))
+        .or_else(of_machines)
 }
 
 /// The driver says that it is converged, and the trusted predicate says so of what was asked for.

@@ -46,8 +46,15 @@ fn read_option(
     part: &str,
     group: &mut RunNodeGroupSpec,
 ) -> Result<(), ScriptError> {
-    const KEYS: [&str; 6] =
-        ["image", "max-unavailable", "max-unhealthy", "first", "in-flight", "on-failure"];
+    const KEYS: [&str; 7] = [
+        "image",
+        "max-unavailable",
+        "max-unhealthy",
+        "first",
+        "in-flight",
+        "on-failure",
+        "keep-limit",
+    ];
     let (key, value) = pair(line, part)?;
     let not = |what: &str| line.error(format!("{key} is {what}, not {}", shown(value)));
     let policy = &mut group.policy;
@@ -69,6 +76,7 @@ fn read_option(
             });
         }
         "in-flight" => policy.max_in_flight_creates = value.parse().map_err(|_| not("a number"))?,
+        "keep-limit" => policy.keep_limit = value.parse().map_err(|_| not("a number"))?,
         "on-failure" => {
             policy.on_failure = match value {
                 "replace" => OnFailure::Replace,

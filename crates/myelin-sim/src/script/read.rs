@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use myelin_executor::fake::CallKind;
+use myelin_membership::Timing;
 use myelin_shape::LogicalNodeId;
 use myelin_state::{BootstrapStage, ErrorClass, OperatorRequest};
 
@@ -16,7 +17,7 @@ use crate::{BootFate, CallFate, CommitFate, Config, Happening, Jump, ReportFate,
 const MOST_LINES: usize = 10_000;
 
 /// Words that settings and steps begin with.
-const WORDS: [&str; 14] = [
+const WORDS: [&str; 16] = [
     "at",
     "boot",
     "boot-time",
@@ -24,6 +25,7 @@ const WORDS: [&str; 14] = [
     "calm",
     "commit",
     "endpoint-after",
+    "heartbeat",
     "jitter",
     "latency",
     "limits",
@@ -31,6 +33,7 @@ const WORDS: [&str; 14] = [
     "retry",
     "settle-window",
     "sweep",
+    "tick",
 ];
 
 /// Reads a script.
@@ -60,6 +63,10 @@ fn read_line(word: &str, line: &mut Line<'_>, scenario: &mut Scenario) -> Result
         "latency" => config.latency = line.duration("the latency")?,
         "jitter" => config.jitter = line.number("the jitter")?,
         "boot-time" => config.boot = line.duration("the boot time")?,
+        "tick" => config.tick = line.duration("how often every node is looked at")?,
+        "heartbeat" => {
+            config.agent = Timing::heartbeat_every(line.duration("how often agents report")?);
+        }
         "sweep" => config.sweep_interval = line.duration("the sweep interval")?,
         "retry" => read_retry(line, config)?,
         "limits" => read_limits(line, config)?,
@@ -91,8 +98,9 @@ pub(super) fn pair<'a>(line: &Line<'_>, word: &'a str) -> Result<(&'a str, &'a s
 }
 
 fn read_retry(line: &mut Line<'_>, config: &mut Config) -> Result<(), ScriptError> {
-    const KEYS: [&str; 9] = [
+    const KEYS: [&str; 10] = [
         "initial-delay",
+        "max-delay",
         "operation-timeout",
         "answer-timeout",
         "ready-timeout",
@@ -111,6 +119,7 @@ fn read_retry(line: &mut Line<'_>, config: &mut Config) -> Result<(), ScriptErro
         };
         match key {
             "initial-delay" => retry.initial_delay = line.duration_in(value, key)?,
+            "max-delay" => retry.max_delay = line.duration_in(value, key)?,
             "operation-timeout" => retry.operation_timeout = line.duration_in(value, key)?,
             "answer-timeout" => retry.answer_timeout = line.duration_in(value, key)?,
             "ready-timeout" => retry.ready_timeout = line.duration_in(value, key)?,

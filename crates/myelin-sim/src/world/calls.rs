@@ -11,10 +11,7 @@ use myelin_executor::{
 use myelin_shape::{AttemptKey, BootstrapSessionId, ClusterUid};
 use myelin_state::{Connection, ErrorClass, LeaseFacts};
 
-use super::{
-    Due, World,
-    effects::facts,
-};
+use super::{Due, World, effects::facts};
 use crate::{CallFate, Step, script::call_name, story::is_of_sweeps};
 
 /// What was asked.
@@ -300,7 +297,12 @@ impl World {
         sender.send(reply).ok();
     }
 
-    fn effect(&mut self, request: &Request, fate: Option<&CallFate>, visible_at: Duration) -> Reply {
+    fn effect(
+        &mut self,
+        request: &Request,
+        fate: Option<&CallFate>,
+        visible_at: Duration,
+    ) -> Reply {
         let now = self.now();
         if let Some((_, class)) = self.troubles.outage.filter(|(until, _)| *until > now) {
             return Err(ProviderError::new(class, "an outage"));

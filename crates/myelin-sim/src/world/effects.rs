@@ -7,7 +7,8 @@ use std::{
 };
 
 use myelin_executor::{
-    CreateRequest, FoundLease, FoundSession, NewLease, Presence, ProviderError, ProviderIdentity, StartRequest,
+    CreateRequest, FoundLease, FoundSession, NewLease, Presence, ProviderError, ProviderIdentity,
+    StartRequest,
 };
 use myelin_shape::{AttemptKey, BootstrapSessionId, LogicalNodeId, NodeTemplate, ProviderLeaseId};
 use myelin_state::{Connection, ErrorClass, ExecEndpoint, LeaseFacts};
@@ -212,13 +213,8 @@ impl World {
     ) -> u64 {
         let number = self.next_number();
         self.check_machine(key, number);
-        let machine = Machine {
-            key: key.clone(),
-            made,
-            made_at: self.now(),
-            visible_at,
-            n_lookups: 0,
-        };
+        let machine =
+            Machine { key: key.clone(), made, made_at: self.now(), visible_at, n_lookups: 0 };
         self.machines.insert(number, machine);
         number
     }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use myelin_executor::fake::CallKind;
-use myelin_shape::{AttemptKey, LogicalNodeId, NodeAttemptId, ProviderLeaseId};
+use myelin_shape::{AttemptKey, LogicalNodeId, NodeAttemptId, OperationId, ProviderLeaseId};
 use myelin_state::{ClusterState, DriverEvent, ErrorClass, EventKind, ManagedNode, OperationKind};
 
 use super::{
@@ -23,13 +23,13 @@ use crate::CallFate;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Recorded {
     attempt: NodeAttemptId,
-    pending: Option<OperationKind>,
+    pending: Option<(OperationKind, OperationId)>,
     is_leased: bool,
 }
 
 impl Recorded {
     fn of(node: &ManagedNode) -> Self {
-        let pending = node.pending.as_ref().map(|it| it.kind);
+        let pending = node.pending.as_ref().map(|it| (it.kind, it.id));
         Self { attempt: node.attempt, pending, is_leased: node.record.lease.is_some() }
     }
 }
@@ -42,8 +42,10 @@ pub(super) struct Memory {
     taking: BTreeSet<ProviderLeaseId>,
     /// Which slot each attempt was first asked for.
     asked: BTreeMap<NodeAttemptId, LogicalNodeId>,
-    /// Attempts whose machine was given back, or was lost after it was recorded.
+    /// Attempts whose machine was given back.
     spent: BTreeSet<AttemptKey>,
+    /// Attempts whose machine was lost after it was recorded.
+    lost: BTreeSet<AttemptKey>,
     /// Creates and starts of which nobody has told the living control plane how they went, and since when nobody can.
     unknown: BTreeMap<(CallKind, AttemptKey), Duration>,
     /// Slots of which more than one machine is not our doing: a provider broke what it promises, or somebody said that
@@ -69,6 +71,11 @@ impl World {
         let nodes = state.nodes.iter();
         self.memory.recorded = nodes.map(|(id, node)| (id.clone(), Recorded::of(node))).collect();
         self.memory.taking = events.filter_map(taken).cloned().collect();
+        // Where the record of a machine is gone nobody knows that there was one.
+        let Memory { recorded, lost, .. } = &mut self.memory;
+        lost.retain(|key| {
+            recorded.get(&key.node).is_none_or(|it| it.attempt != key.attempt || it.is_leased)
+        });
     }
 
     /// Learns that an event is recorded. What is taken because it is nobody's was left behind by somebody.
@@ -122,12 +129,15 @@ impl World {
         }
     }
 
-    /// Returns whether there is what a request looks for, or ends.
+    /// Returns whether there is what a request looks for, works on, or ends.
     fn exists(&self, request: &Request) -> bool {
         match request {
             Request::Find(key) => self.is_found(key),
             Request::Presence(lease) | Request::Destroy(lease) => {
                 number_of(&lease.lease_id).is_some_and(|it| self.machines.contains_key(&it))
+            }
+            Request::Start(request) => {
+                number_of(&request.lease.lease_id).is_some_and(|it| self.machines.contains_key(&it))
             }
             Request::FindSession(key) => self.open_session(key).is_some(),
             Request::Cancel(session) => self.sessions.get(&session.0).is_some_and(|it| it.open),
@@ -135,7 +145,6 @@ impl World {
             | Request::Create(_)
             | Request::Endpoint(_)
             | Request::List(_)
-            | Request::Start(_)
             | Request::Conclude(_) => false,
         }
     }
@@ -161,6 +170,8 @@ impl World {
     pub(super) fn check_recorded(&mut self, request: &Request) {
         let (key, kind) = match request {
             Request::Create(request) => (request.key.clone(), OperationKind::CreateLease),
+            // On a machine that is gone nothing is started. Of one that was abandoned the executor may not know that yet.
+            Request::Start(_) if !self.exists(request) => return,
             Request::Start(request) => (request.key.clone(), OperationKind::StartBootstrap),
             Request::Destroy(lease) => {
                 if self.memory.taking.contains(&lease.lease_id) {
@@ -179,9 +190,11 @@ impl World {
             | Request::Conclude(_)
             | Request::Cancel(_) => return,
         };
-        let recorded = self.memory.recorded.get(&key.node);
-        let is_recorded =
-            recorded.is_some_and(|it| it.attempt == key.attempt && it.pending == Some(kind));
+        // A start says which effect it is of.
+        let is_it = |operation| !matches!(request, Request::Start(it) if it.operation != operation);
+        let recorded = self.memory.recorded.get(&key.node).filter(|it| it.attempt == key.attempt);
+        let pending = recorded.and_then(|it| it.pending);
+        let is_recorded = pending.is_some_and(|(it, operation)| it == kind && is_it(operation));
         if !is_recorded {
             let what = format!("{request}, while {recorded:?} is recorded of {}", key.node);
             self.break_rule("recorded before it is done", what);
@@ -227,8 +240,9 @@ impl World {
             );
             self.break_rule("one machine a slot", what);
         }
-        if self.memory.spent.contains(key) {
-            let what = format!("{} is the second machine of {}#{}", id_of(number), key.node, key.attempt);
+        if self.memory.spent.contains(key) || self.memory.lost.contains(key) {
+            let what =
+                format!("{} is the second machine of {}#{}", id_of(number), key.node, key.attempt);
             self.break_rule("attempts are used once", what);
         }
     }
@@ -242,7 +256,7 @@ impl World {
     pub(super) fn note_lost(&mut self, key: &AttemptKey) {
         let recorded = self.memory.recorded.get(&key.node);
         if recorded.is_some_and(|it| it.attempt == key.attempt && it.is_leased) {
-            self.memory.spent.insert(key.clone());
+            self.memory.lost.insert(key.clone());
         }
     }
 

@@ -1,4 +1,5 @@
 //! The simulator as others use it, and scenarios with what must be seen in them.
 
 mod hunted;
+mod rules;
 mod scenarios;
