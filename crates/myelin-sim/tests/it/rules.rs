@@ -34,13 +34,6 @@ fn another_image_than_is_wanted_is_noticed() {
 }
 
 #[test]
-fn a_back_off_that_wake_ups_inflate_is_noticed() {
-    let text = "at 0s want a:2,first=all\ncall create 1 fails transient\ncall create 2 fails transient\n\
-                call create 3 fails transient\ncall create 4 fails transient\ncalm 2m";
-    assert_eq!(check(text, Flaw::CountsWakeUps), "the linter's");
-}
-
-#[test]
 fn an_effect_that_is_recorded_in_memory_only_is_noticed() {
     let text = "at 0s want a:1\nat 20s power-loss 5s\ncalm 1m";
     assert_eq!(check(text, Flaw::SkipsBarriers), "what is restarted is not behind");
