@@ -33,6 +33,7 @@
 mod converged;
 mod deadline;
 mod desired;
+mod explained;
 mod history;
 mod linter;
 mod outage;
@@ -50,6 +51,7 @@ use myelin_shape::ClusterShape;
 use myelin_state::{ClusterState, DriverEvent};
 
 pub use crate::converged::{NotConverged, converged};
+pub use crate::explained::is_explained;
 pub use crate::linter::Linter;
 pub use crate::violation::{Rule, Violation, Violations};
 

@@ -1,4 +1,5 @@
 mod convergence;
+mod explained;
 mod fixture;
 mod histories;
 mod plans;

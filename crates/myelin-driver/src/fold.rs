@@ -125,7 +125,7 @@ impl ClusterDriver {
         };
         let mut before = Before::of(node);
         // Without a result, an effect that is gone was given up, not ended.
-        before.effect = before.effect.filter(|_| outcome.is_some());
+        let given_up = before.effect.take_if(|_| outcome.is_none());
         before.failed = outcome.flatten();
         let folded = observe(node, observation, at, &self.retry);
         if folded == Folded::Applied {
@@ -136,6 +136,11 @@ impl ClusterDriver {
             });
             let proof = (node.is_ready() && !before.ready).then(|| node.record.desired.clone());
             look(&mut self.planner, node, self.state.paused, at);
+            let pending = node.pending.as_deref().map(|pending| pending.id);
+            // It may still wait for its turn, and would be done when nobody expects it any more.
+            if let Some((operation, _)) = given_up.filter(|&(id, _)| pending != Some(id)) {
+                self.effects.expire.push((id.clone(), operation));
+            }
             self.effects.changed.nodes.push(id);
             if let Some(slot) = proof {
                 self.prove(&slot, before.recovering);

@@ -28,6 +28,12 @@ impl Rules {
         // Agents are heard every two seconds by default, and silent after six.
         Self { longest_create, quiet_for: Duration::from_secs(10) }
     }
+
+    /// Returns these rules for agents that count as silent after so long: at least twice that without a word is quiet.
+    #[must_use]
+    pub fn hearing(self, silent_after: Duration) -> Self {
+        Self { quiet_for: self.quiet_for.max(silent_after.saturating_mul(2)), ..self }
+    }
 }
 
 impl Default for Rules {

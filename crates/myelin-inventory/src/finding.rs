@@ -3,6 +3,7 @@
 use std::fmt;
 
 use myelin_shape::{LogicalNodeId, NodeAttemptId, ProviderKind, ProviderLeaseId};
+use myelin_state::EventKind;
 
 use crate::{HoldReason, Stop, StoreDoubt, Taking};
 
@@ -79,6 +80,52 @@ impl Finding {
             Self::Taken(_) => "inventory.taken",
             Self::NotTaken { .. } => "inventory.not_taken",
         }
+    }
+}
+
+impl Finding {
+    /// Returns what the history says of it, and of which attempt. What ends an attempt is told by the driver, what is tried
+    /// again by the log.
+    pub fn event(&self) -> Option<(Option<(LogicalNodeId, NodeAttemptId)>, EventKind)> {
+        match self {
+            Self::Held { provider, reason } => {
+                let reason = reason.to_string().into();
+                Some((None, EventKind::ProviderHeld { provider: provider.clone(), reason }))
+            }
+            Self::Released { provider } => {
+                Some((None, EventKind::ProviderReleased { provider: provider.clone() }))
+            }
+            Self::Doubted(doubt) => Some((None, left(doubt))),
+            Self::Stopped(stop) => Some((None, left(stop))),
+            Self::Taken(taking) => {
+                let (provider, lease) = taking.lease();
+                Some((Some(taking.attempt()), EventKind::Collected { provider, lease }))
+            }
+            Self::Gone { .. }
+            | Self::StillThere { .. }
+            | Self::LookUpFailed { .. }
+            | Self::NotTaken { .. } => None,
+        }
+    }
+}
+
+fn left(reason: &impl fmt::Display) -> EventKind {
+    EventKind::StraysLeft { reason: reason.to_string().into() }
+}
+
+impl Taking {
+    /// Returns what the history says before it is done.
+    pub fn announcement(&self) -> ((LogicalNodeId, NodeAttemptId), EventKind) {
+        let (provider, lease) = self.lease();
+        (self.attempt(), EventKind::Collecting { provider, lease })
+    }
+
+    fn lease(&self) -> (ProviderKind, ProviderLeaseId) {
+        (self.provider.clone(), self.found.lease.lease_id.clone())
+    }
+
+    fn attempt(&self) -> (LogicalNodeId, NodeAttemptId) {
+        (self.found.key.node.clone(), self.found.key.attempt)
     }
 }
 

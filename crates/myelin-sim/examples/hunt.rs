@@ -33,6 +33,10 @@ fn main() -> ExitCode {
         start.elapsed().as_secs_f64(),
         found.findings.len()
     );
+    if let Some((within, (slowest, seed))) = found.converged_within(99).zip(found.slowest()) {
+        let (within, slowest) = (within.as_secs(), slowest.as_secs());
+        println!("as desired within {within} s in 99 of 100, {slowest} s at most (seed {seed})");
+    }
     for (seed, breach) in &found.findings {
         println!("seed {seed}: {breach}\n  myelin sim --seed {seed} --trace");
     }

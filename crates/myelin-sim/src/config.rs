@@ -31,6 +31,8 @@ pub struct Config {
     pub sweep_interval: Duration,
     /// How long after a control plane was killed in the middle of something the next one is started.
     pub down_for: Duration,
+    /// How often every node is looked at, whether or not anything happened; never if that is zero.
+    pub tick: Duration,
 }
 
 impl Default for Config {
@@ -46,6 +48,7 @@ impl Default for Config {
             limits: Limits::default(),
             sweep_interval: Duration::from_mins(1),
             down_for: Duration::from_secs(3),
+            tick: Duration::from_secs(30),
         }
     }
 }
@@ -68,6 +71,10 @@ pub struct Scenario {
 /// How long after everything works again the cluster may take until it is as desired, whatever happened before. Back-off,
 /// a brake that lets one repair through at a time, deadlines of attempts, and sweeps all fit in.
 pub const PATIENCE: Duration = Duration::from_hours(4);
+
+/// How long that is at most where no operator is needed: nothing was refused, quarantined, or kept on purpose. The deadline
+/// of an attempt that hangs, back-off, and repairs that go one by one fit in.
+pub const PROMPT: Duration = Duration::from_hours(1);
 
 /// For how long it is watched after that, whether it stays so.
 pub const WATCH: Duration = Duration::from_mins(10);

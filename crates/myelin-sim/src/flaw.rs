@@ -3,7 +3,9 @@
 //! A simulator that finds nothing proves nothing. One that finds each of these within so many seeds has shown that it
 //! would have found them.
 
-use myelin_driver::{ClusterDriver, Event, Submission};
+use std::{sync::Arc, time::SystemTime};
+
+use myelin_driver::{ClusterDriver, Desired, Event, Options, Submission};
 use myelin_shape::{LogicalNodeId, OperationId};
 use myelin_state::{
     BootstrapStage, ClusterState, LeaseMode, NodeEvent, NodeManagerCommand, NodeObservation,
@@ -44,8 +46,14 @@ pub enum Flaw {
     ForgetsAmbiguity,
     /// Nothing is done when its time has come.
     DropsWakeUps,
-    /// A wake-up counts as a failure of what is under way.
+    /// A wake-up fails what is under way.
+    FailsOnWakeUps,
+    /// A wake-up counts as a failure of who waits: the count grows, and the delay with it.
     CountsWakeUps,
+    /// What has to reach the disk before an effect is only committed.
+    SkipsBarriers,
+    /// Every machine is made from the first image there was.
+    MakesOldImages,
     /// A bootstrap that ran through counts as an agent that joined.
     JoinsByBootstrap,
     /// Silence is not noticed.
@@ -64,7 +72,7 @@ pub enum Flaw {
 
 impl Flaw {
     /// Every defect.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 26] = [
         Self::SubmitsFirst,
         Self::ForgetsFailedCommits,
         Self::NamesTooFewNodes,
@@ -80,7 +88,10 @@ impl Flaw {
         Self::ForgetsPending,
         Self::ForgetsAmbiguity,
         Self::DropsWakeUps,
+        Self::FailsOnWakeUps,
         Self::CountsWakeUps,
+        Self::SkipsBarriers,
+        Self::MakesOldImages,
         Self::JoinsByBootstrap,
         Self::HearsNoSilence,
         Self::ForgetsAgents,
@@ -94,7 +105,7 @@ impl Flaw {
 /// Spoils what the driver is told.
 pub(crate) fn fold(flaw: Option<Flaw>, driver: &ClusterDriver, event: Event) -> Option<Event> {
     match (flaw, event) {
-        (Some(Flaw::CountsWakeUps), Event::Wake) => Some(failure_of_pending(driver)),
+        (Some(Flaw::FailsOnWakeUps), Event::Wake) => Some(failure_of_pending(driver)),
         (Some(flaw), Event::Observed(report)) => {
             observed(flaw, driver, report).map(Event::Observed)
         }
@@ -171,6 +182,7 @@ pub(crate) fn commit(flaw: Option<Flaw>, mut batch: Batch<'_>) -> Batch<'_> {
         Some(Flaw::ForgetsDesired) => {
             batch.desired = batch.desired.filter(|desired| desired.shape.generation == 1);
         }
+        Some(Flaw::SkipsBarriers) => batch.barrier = false,
         _ => {}
     }
     batch
@@ -204,6 +216,9 @@ pub(crate) fn submit(flaw: Option<Flaw>, mut duty: Submission) -> Handed {
         ) => return instead(duty, OperationOutcome::LeaseAbsent),
         (Some(Flaw::SkipsDestroys), NodeManagerCommand::DestroyLease { .. }) => {
             return instead(duty, OperationOutcome::LeaseDestroyed);
+        }
+        (Some(Flaw::MakesOldImages), NodeManagerCommand::CreateLease { spec, .. }) => {
+            Arc::make_mut(&mut spec.template).shape.image = "v1".into();
         }
         (Some(Flaw::DispatchesTwice), _) => {
             let mut again = duty.clone();
@@ -240,6 +255,27 @@ pub(crate) fn load(flaw: Option<Flaw>, state: &mut ClusterState) {
         }
         _ => {}
     }
+}
+
+/// Counts a wake-up as one more failure of each node that waits. `None`: none does, or effects are under way, which a driver
+/// that is made anew would take for interrupted.
+pub(crate) fn count_wake_up(driver: &ClusterDriver, now: SystemTime) -> Option<ClusterDriver> {
+    let mut state = driver.state().clone();
+    if state.nodes.values().any(|node| node.pending.is_some()) {
+        return None;
+    }
+    let mut counts = false;
+    for retry in state.nodes.values_mut().map(|node| &mut node.retry) {
+        if let Some(at) = retry.next_effect_at.filter(|at| *at > now) {
+            retry.consecutive_failures += 1;
+            retry.next_effect_at = Some(at + at.duration_since(now).unwrap_or_default());
+            counts = true;
+        }
+    }
+    let desired =
+        Desired { shape: driver.desired()?.clone(), retry: driver.retry_policy().clone() };
+    let options = Options { max_nodes: u64::MAX };
+    counts.then(|| ClusterDriver::resume(options, state, desired, now).ok()).flatten()
 }
 
 /// Returns what a believer in listings concludes from one.

@@ -3,22 +3,21 @@
 //! Swarm-style: each seed first draws which kinds of things go wrong at all, and how often. A history in which everything
 //! goes wrong a little finds less than one in which three things go wrong all the time.
 
+mod setup;
+
 use std::time::Duration;
 
-use rand::{Rng, RngExt, SeedableRng, seq::IndexedRandom};
+use rand::{RngExt, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
 
-use myelin_executor::{Limits, fake::CallKind};
-use myelin_shape::{FirstNode, Limit, LogicalNodeId, OnFailure, RunId, RunNodeGroupSpec};
-use myelin_state::{BootstrapStage, ErrorClass, OperatorRequest, RetryPolicy};
+use myelin_executor::fake::CallKind;
+use myelin_shape::LogicalNodeId;
+use myelin_state::{BootstrapStage, ErrorClass, OperatorRequest};
 
-use crate::{
-    BootFate, CallFate, CommitFate, Config, Happening, Jump, ReportFate, Scenario, Step,
-    world::PROVIDER,
-};
+use crate::{BootFate, CallFate, CommitFate, Happening, Jump, ReportFate, Scenario, Step};
 
 /// The kinds of things that go wrong, each drawn or not.
-const KINDS: [fn(&mut Draw) -> Step; 20] = [
+const KINDS: [fn(&mut Draw) -> Step; 21] = [
     Draw::slow_call,
     Draw::lost_reply,
     Draw::failing_call,
@@ -36,6 +35,7 @@ const KINDS: [fn(&mut Draw) -> Step; 20] = [
     Draw::report,
     Draw::agent,
     Draw::machine,
+    Draw::abandon,
     Draw::trouble,
     Draw::operator,
     Draw::change,
@@ -53,7 +53,9 @@ pub fn scenario(seed: u64) -> Scenario {
     let n_steps = draw.rng.random_range(1..40);
     for _ in 0..n_steps {
         if let Some(kind) = kinds.choose(&mut draw.rng) {
-            steps.extend(Some(kind(&mut draw)).filter(is_fair));
+            let step = kind(&mut draw);
+            steps.append(&mut draw.before);
+            steps.push(step);
         }
     }
     if draw.rng.random_ratio(1, 8) {
@@ -67,25 +69,19 @@ pub fn scenario(seed: u64) -> Scenario {
     Scenario { config, steps, calm_at: draw.chaos, ..Scenario::default() }
 }
 
-/// Returns whether somebody promises to survive it. What lists leases does not promise to survive a panic of its provider.
-fn is_fair(step: &Step) -> bool {
-    !matches!(
-        step,
-        Step::Call(CallKind::List | CallKind::Identity | CallKind::Presence, _, CallFate::Panics)
-    )
-}
-
 struct Draw {
     rng: ChaCha8Rng,
     chaos: Duration,
     settle_window: Duration,
+    /// What has to come before the step that is drawn.
+    before: Vec<Step>,
 }
 
 impl Draw {
     fn new(seed: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let chaos = Duration::from_secs(*[60, 300, 900, 1800].choose(&mut rng).expect("not empty"));
-        Self { rng, chaos, settle_window: Duration::ZERO }
+        Self { rng, chaos, settle_window: Duration::ZERO, before: Vec::new() }
     }
 
     fn one_of<T: Clone>(&mut self, choices: &[T]) -> T {
@@ -108,66 +104,9 @@ impl Draw {
         self.rng.random_range(1..=most)
     }
 
-    fn config(&mut self) -> Config {
-        let retry = self.retry();
-        let calls_per_second = self.one_of(&[None, None, Some(1), Some(10)]);
-        let limits =
-            Limits { concurrency: self.one_of(&[1, 2, 16]), calls_per_second, ..Limits::default() };
-        Config {
-            settle_window: self.seconds(&[0, 0, 2, 10, 30]),
-            endpoint_after: self.one_of(&[0, 0, 1, 3]),
-            latency: Duration::from_millis(self.one_of(&[0, 100, 1000, 5000])),
-            jitter: self.rng.next_u64(),
-            boot: self.seconds(&[1, 5, 30]),
-            retry,
-            limits,
-            ..Config::default()
-        }
-    }
-
-    fn retry(&mut self) -> RetryPolicy {
-        let default = RetryPolicy::default();
-        if self.rng.random_ratio(1, 3) {
-            return default;
-        }
-        RetryPolicy {
-            initial_delay: self.seconds(&[1, 5]),
-            operation_timeout: self.seconds(&[10, 30, 120]),
-            answer_timeout: self.seconds(&[2, 5]),
-            ready_timeout: self.seconds(&[60, 300, 900]),
-            bootstrap_timeout: self.seconds(&[45, 120, 600]),
-            stable_after: self.seconds(&[20, 60, 600]),
-            lost_after: self.seconds(&[10, 20, 45]),
-            max_consecutive_failures: self.one_of(&[0, 2, 3, 10]),
-            ..default
-        }
-    }
-
-    fn groups(&mut self) -> Vec<RunNodeGroupSpec> {
-        let ids = self.one_of(&[&["a"][..], &["a"], &["a", "b"], &["b"], &[]]);
-        ids.iter().map(|id| self.group(id)).collect()
-    }
-
-    fn group(&mut self, id: &str) -> RunNodeGroupSpec {
-        let count = self.one_of(&[0, 1, 1, 2, 3, 3, 5, 6]);
-        let mut group = RunNodeGroupSpec::new(RunId(1), id, count, PROVIDER);
-        group.shape.image = self.one_of(&["v1", "v1", "v2"]).into();
-        let limits = [None, None, Some(Limit::Count(1)), Some(Limit::Percent(50))];
-        group.policy.max_unavailable = self.one_of(&limits);
-        group.policy.first_node =
-            self.one_of(&[None, None, Some(FirstNode::All), Some(FirstNode::Canary)]);
-        group.policy.max_in_flight_creates = self.one_of(&[1, 2, 50]);
-        group.policy.on_failure =
-            self.one_of(&[OnFailure::Replace, OnFailure::Replace, OnFailure::Keep]);
-        if group.policy.on_failure == OnFailure::Keep {
-            group.policy.keep_for = Duration::from_mins(20);
-        }
-        group
-    }
-
     fn node(&mut self) -> LogicalNodeId {
         let group = self.one_of(&["a", "a", "b"]);
-        let index = self.one_of(&[0, 0, 1, 2, 4]);
+        let index = self.one_of(&[0, 0, 1, 2, 3, 4, 5]);
         LogicalNodeId::from(format!("{group}-{index}"))
     }
 
@@ -222,13 +161,17 @@ impl Draw {
             ErrorClass::Ambiguous,
             ErrorClass::NoCapacity,
             ErrorClass::Permanent,
+            ErrorClass::AlreadyAbsent,
         ])
     }
 
     fn failing_call(&mut self) -> Step {
         let (kind, nth) = self.a_call();
         let class = self.class();
-        if self.rng.random_ratio(1, 2) {
+        // That there is nothing to end, while there is, would be a lie.
+        let ends = matches!(kind, CallKind::Destroy | CallKind::Cancel);
+        let is_lie = ends && class == ErrorClass::AlreadyAbsent;
+        if self.rng.random_ratio(1, 2) && !is_lie {
             return Step::Call(kind, nth, CallFate::Fails(class));
         }
         let makes = matches!(kind, CallKind::Create | CallKind::Start);
@@ -252,7 +195,7 @@ impl Draw {
         let kind = self.one_of(&[CallKind::List, CallKind::List, CallKind::Endpoint]);
         let nth = self.nth(20);
         let fates: &[_] = if kind == CallKind::List {
-            &[CallFate::FindsNothing, CallFate::ListsHalf]
+            &[CallFate::FindsNothing, CallFate::ListsHalf, CallFate::ListsOld]
         } else {
             &[CallFate::FindsNothing]
         };
@@ -278,7 +221,8 @@ impl Draw {
 
     fn crash_at_commit(&mut self) -> Step {
         let nth = self.nth(80);
-        let fate = self.one_of(&[CommitFate::CrashBefore, CommitFate::CrashAfter]);
+        let fate =
+            self.one_of(&[CommitFate::CrashBefore, CommitFate::CrashAfter, CommitFate::PowerLoss]);
         Step::Commit(nth, fate)
     }
 
@@ -316,6 +260,9 @@ impl Draw {
             BootFate::Slow(by),
             BootFate::Fails(BootstrapStage::BootCheckFailed),
             BootFate::Fails(BootstrapStage::SshConnectFailed),
+            BootFate::Fails(BootstrapStage::StartFailed),
+            BootFate::Fails(BootstrapStage::SwactorJoinFailed),
+            BootFate::Fails(BootstrapStage::StreamError),
             BootFate::Hangs,
             BootFate::Repeats,
             BootFate::DiesAfter(by),
@@ -326,7 +273,7 @@ impl Draw {
     fn report(&mut self) -> Step {
         let nth = self.nth(60);
         let by = self.seconds(&[0, 1, 10, 100]);
-        let fate = self.one_of(&[ReportFate::Late(by), ReportFate::Again(by)]);
+        let fate = self.one_of(&[ReportFate::Late(by), ReportFate::Again(by), ReportFate::Lost]);
         Step::Report(nth, fate)
     }
 
@@ -346,8 +293,17 @@ impl Draw {
         Step::At(at, Happening::MachineDies(node))
     }
 
+    /// A machine is gone for good, and an operator says so at once: later there may be another one, and it would not be true.
+    fn abandon(&mut self) -> Step {
+        let (at, node) = (self.time(), self.node());
+        self.before.push(Step::At(at, Happening::MachineDies(node.clone())));
+        Step::At(at, Happening::Ask(node, OperatorRequest::Abandon))
+    }
+
     fn trouble(&mut self) -> Step {
         let (at, lasts, class) = (self.time(), self.seconds(&[5, 60, 200, 600]), self.class());
+        // An outage in which what is there is said not to be would be a lie.
+        let class = if class == ErrorClass::AlreadyAbsent { ErrorClass::Transient } else { class };
         let happening = self.one_of(&[
             Happening::Outage(lasts, class),
             Happening::ListsNothing(lasts),
@@ -381,7 +337,8 @@ impl Draw {
 
     fn lie(&mut self) -> Option<Step> {
         let (kind, nth) = self.a_call();
-        let fate = self.one_of(&[CallFate::Lies, CallFate::Twice, CallFate::FindsNothing]);
+        let absent = CallFate::Fails(ErrorClass::AlreadyAbsent);
+        let fate = self.one_of(&[CallFate::Lies, CallFate::Twice, CallFate::FindsNothing, absent]);
         let step = Step::Call(kind, nth, fate);
         step.is_a_lie().then_some(step)
     }

@@ -8,6 +8,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
+    time::Duration,
 };
 
 use crate::{Breach, Outcome, Scenario, run};
@@ -27,6 +28,8 @@ pub struct Hunt {
     pub n_starts: u64,
     /// How often each thing went wrong.
     pub played: BTreeMap<String, u64>,
+    /// How long after everything worked each run was as desired, and with which seed. In the end they are in order.
+    converged_after: Vec<(Duration, u64)>,
     /// The seeds whose run broke a rule, in their order.
     pub findings: Vec<(u64, Breach)>,
 }
@@ -67,6 +70,7 @@ pub fn hunt(
     });
     let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
     found.findings.sort_by_key(|(seed, _)| *seed);
+    found.converged_after.sort_unstable();
     found
 }
 
@@ -74,6 +78,17 @@ pub fn hunt(
 const TELL_EVERY: u64 = 100;
 
 impl Hunt {
+    /// Returns within how long after everything worked so many percent of the runs were as desired.
+    pub fn converged_within(&self, percent: usize) -> Option<Duration> {
+        let last = self.converged_after.len().checked_sub(1)?;
+        self.converged_after.get(last * percent.min(100) / 100).map(|(after, _)| *after)
+    }
+
+    /// Returns how long the slowest run took until it was as desired, and its seed.
+    pub fn slowest(&self) -> Option<(Duration, u64)> {
+        self.converged_after.last().copied()
+    }
+
     fn add(&mut self, seed: u64, outcome: Outcome) {
         self.n_runs += 1;
         self.n_steps += outcome.n_steps;
@@ -83,6 +98,7 @@ impl Hunt {
         for (name, n) in outcome.played {
             *self.played.entry(name).or_default() += n;
         }
+        self.converged_after.extend(outcome.converged_after.map(|it| (it, seed)));
         self.findings.extend(outcome.breach.map(|breach| (seed, breach)));
     }
 }

@@ -31,6 +31,7 @@ mod explore;
 mod flaw;
 mod generate;
 mod hunt;
+mod panics;
 mod run;
 pub mod script;
 mod shell;
@@ -40,7 +41,7 @@ mod store;
 mod story;
 mod world;
 
-pub use crate::config::{Config, PATIENCE, Scenario, WATCH};
+pub use crate::config::{Config, PATIENCE, PROMPT, Scenario, WATCH};
 pub use crate::explore::{Depth, Exploration, Finding, explore};
 pub use crate::flaw::Flaw;
 pub use crate::generate::scenario;

@@ -2,10 +2,12 @@
 
 mod asked;
 mod control;
+mod oracle;
 mod turns;
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    panic::{AssertUnwindSafe, catch_unwind},
     time::Duration,
 };
 
@@ -17,15 +19,16 @@ use tokio::{
 
 use myelin_driver::{Event, Target};
 use myelin_executor::fake::CallKind;
-use myelin_shape::RunNodeGroupSpec;
+use myelin_shape::{OnFailure, RunNodeGroupSpec};
 
 use crate::{
-    Breach, Happening, PATIENCE, Place, ReportFate, Scenario, Step, WATCH,
+    Breach, Happening, PATIENCE, PROMPT, Place, ReportFate, Scenario, Step, WATCH, panics,
     run::{
         asked::Asked,
         control::{Control, Started, start},
         turns::Turns,
     },
+    script::call_name,
     store::SimStore,
     story::Trace,
     world::{Crash, Due, Shared},
@@ -71,7 +74,7 @@ pub struct Counts {
     pub starts: u64,
 }
 
-/// Plays a scenario from its beginning to its end, or to the first broken rule.
+/// Plays a scenario from its beginning to its end, or to the first broken rule. A panic of what is played breaks one.
 ///
 /// # Panics
 ///
@@ -82,12 +85,25 @@ pub fn run(scenario: &Scenario) -> Outcome {
         .start_paused(true)
         .build()
         .expect("a runtime without I/O needs nothing of the system");
+    panics::watch();
+    let world = runtime.block_on(async { Shared::new(scenario) });
+    let played = catch_unwind(AssertUnwindSafe(|| {
+        runtime.block_on(async {
+            let mut stage = Stage::new(scenario, &world);
+            stage.play().await;
+            stage.converged_at
+        })
+    }));
     runtime.block_on(async {
-        let mut stage = Stage::new(scenario);
-        stage.play().await;
-        stage.outcome()
+        if let Some(panic) = panics::take() {
+            world.lock().break_rule(PANICS, panic);
+        }
+        outcome(&world, scenario, played.ok().flatten())
     })
 }
+
+/// The rule that is broken by a panic nobody asked for, also where it is caught.
+const PANICS: &str = "nothing panics";
 
 struct Stage<'a> {
     scenario: &'a Scenario,
@@ -100,22 +116,21 @@ struct Stage<'a> {
     /// What was asked for and is not acknowledged, in its order.
     waiting: VecDeque<Asked>,
     converged_at: Option<Duration>,
-    creates_then: u32,
+    calls_then: BTreeMap<CallKind, u32>,
 }
 
 impl<'a> Stage<'a> {
-    fn new(scenario: &'a Scenario) -> Self {
-        let world = Shared::new(scenario);
+    fn new(scenario: &'a Scenario, world: &Shared) -> Self {
         Self {
-            store: control::new_store(&world, scenario.flaw),
+            store: control::new_store(world, scenario.flaw),
             scenario,
-            world,
+            world: world.clone(),
             control: None,
             starting: None,
             wanted: Vec::new(),
             waiting: VecDeque::new(),
             converged_at: None,
-            creates_then: 0,
+            calls_then: BTreeMap::new(),
         }
     }
 
@@ -128,6 +143,9 @@ impl<'a> Stage<'a> {
             if let Some(crash) = crash {
                 self.end_control(crash);
                 continue;
+            }
+            if let Some(panic) = panics::take() {
+                self.world.lock().break_rule(PANICS, panic);
             }
             if self.is_over() {
                 return;
@@ -198,6 +216,9 @@ impl<'a> Stage<'a> {
             Happening::PowerLoss(down_for) => world.crash("power is lost", Some(down_for), true),
             Happening::ClockJumps(jump) => world.set_clock(jump),
             Happening::Want(groups) => {
+                if groups.iter().any(|group| group.policy.on_failure == OnFailure::Keep) {
+                    world.note_person_needed();
+                }
                 self.wanted.clone_from(&groups);
                 asked = Some(Asked::Want(groups));
             }
@@ -283,12 +304,14 @@ impl<'a> Stage<'a> {
         match (self.converged_at, problem) {
             (None, None) => {
                 self.converged_at = Some(now);
-                self.creates_then = self.world.lock().n_calls_of(CallKind::Create);
+                self.calls_then = self.world.lock().calls_of_the_loop();
                 self.world.lock().log(|| "as desired".to_owned());
                 false
             }
             (None, Some(problem)) => {
-                let late = now > self.scenario.calm_at + PATIENCE;
+                let needs_person = self.world.lock().needs_person();
+                let patience = if needs_person { PATIENCE } else { PROMPT };
+                let late = now > self.scenario.calm_at + patience;
                 if late {
                     self.world.lock().break_rule("it converges", problem);
                 }
@@ -303,10 +326,13 @@ impl<'a> Stage<'a> {
     }
 
     fn check_rest(&mut self) -> bool {
-        let n_creates = self.world.lock().n_calls_of(CallKind::Create);
-        if n_creates != self.creates_then {
-            let what = format!("{} creates at rest", n_creates - self.creates_then);
-            self.world.lock().break_rule("nothing is done at rest", what);
+        let mut world = self.world.lock();
+        let calls = world.calls_of_the_loop();
+        if let Some((kind, n)) = calls.iter().find(|(kind, n)| self.calls_then.get(kind) != Some(n))
+        {
+            let before = self.calls_then.get(kind).copied().unwrap_or_default();
+            let what = format!("{} calls of {} at rest", n - before, call_name(*kind));
+            world.break_rule("nothing is done at rest", what);
         }
         true
     }
@@ -351,21 +377,21 @@ impl<'a> Stage<'a> {
             () = sleep => {}
         }
     }
+}
 
-    fn outcome(self) -> Outcome {
-        let mut world = self.world.lock();
-        let Trace { all: trace, told } = world.take_trace();
-        Outcome {
-            breach: world.breach().cloned(),
-            converged_after: self.converged_at.map(|at| at.saturating_sub(self.scenario.calm_at)),
-            end: world.end(),
-            n_steps: world.n_steps(),
-            counts: world.counts(),
-            places: world.take_places(),
-            missed: world.take_missed(),
-            played: world.take_played(),
-            trace,
-            told,
-        }
+fn outcome(world: &Shared, scenario: &Scenario, converged_at: Option<Duration>) -> Outcome {
+    let mut world = world.lock();
+    let Trace { all: trace, told } = world.take_trace();
+    Outcome {
+        breach: world.breach().cloned(),
+        converged_after: converged_at.map(|at| at.saturating_sub(scenario.calm_at)),
+        end: world.end(),
+        n_steps: world.n_steps(),
+        counts: world.counts(),
+        places: world.take_places(),
+        missed: world.take_missed(),
+        played: world.take_played(),
+        trace,
+        told,
     }
 }

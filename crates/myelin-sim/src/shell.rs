@@ -6,8 +6,8 @@ use std::{
     time::SystemTime,
 };
 
-use myelin_check::{Linter, Settled as AtRest, Snapshot};
-use myelin_decider::{Explanation, Until, reconcile};
+use myelin_check::{Linter, Settled as AtRest, Snapshot, is_explained};
+use myelin_decider::reconcile;
 use myelin_driver::{ClusterDriver, Desired, DriverEvent, Effects, Event, Submission as Duty};
 use myelin_durable::{DurableDriver, Settled, Shell};
 use myelin_executor::{Clock, EffectExecutor, Executor, Submission};
@@ -108,16 +108,7 @@ impl SimShell {
             self.world.lock().break_rule("the linter's", violations.to_string());
         }
         for (id, node) in &state.nodes {
-            let explained = match driver.explain(id) {
-                Explanation::Steady => node.is_ready(),
-                Explanation::Held(held) => match held.until {
-                    Until::At(time) => time > now,
-                    Until::On(_) => true,
-                },
-                Explanation::Next(_) | Explanation::Missing => true,
-                Explanation::Unknown => false,
-            };
-            if !explained {
+            if !is_explained(node, &driver.explain(id), now) {
                 let what = format!("{id} is {} without a reason", node.record.stage);
                 self.world.lock().break_rule("every node has a reason", what);
             }
@@ -165,6 +156,9 @@ impl Shell for SimShell {
                 | EventKind::Advanced { to: NodeStage::Dormant, .. }
         );
         let mut world = self.world.lock();
+        if matches!(event.kind, EventKind::Quarantined { .. } | EventKind::Refused { .. }) {
+            world.note_person_needed();
+        }
         if is_detail { world.log_detail(line) } else { world.log(line) }
     }
 
@@ -265,6 +259,13 @@ impl Plane {
     /// Takes an event; what follows from it is done by [`settle`](Self::settle).
     pub(crate) fn fold(&mut self, event: Event) {
         let now = self.now();
+        if event == Event::Wake && self.shell.has(Flaw::CountsWakeUps) && !self.is_in_trouble() {
+            self.settle();
+            if let Some(driver) = flaw::count_wake_up(self.driver(), now) {
+                let store = Arc::new(self.shell.store.clone());
+                self.durable = DurableDriver::new(driver, store, Source::default());
+            }
+        }
         if let Some(event) = flaw::fold(self.shell.flaw, self.durable.driver(), event) {
             self.is_stirred = true;
             self.durable.fold(now, event);
@@ -302,17 +303,25 @@ impl Plane {
     }
 
     /// Makes an event that is not the driver's durable. Returns whether it is.
-    pub(crate) fn record(
-        &mut self,
-        of: Option<(LogicalNodeId, NodeAttemptId)>,
-        kind: EventKind,
-    ) -> bool {
+    pub(crate) fn record(&mut self, of: (LogicalNodeId, NodeAttemptId), kind: EventKind) -> bool {
         if self.is_in_trouble() {
             return false;
         }
-        let (node, attempt) = of.unzip();
-        self.durable.record(DriverEvent { at: self.now(), node, attempt, kind });
+        let event = self.event(Some(of), kind);
+        self.durable.record(event);
         self.settle().is_recorded && self.shell.lives()
+    }
+
+    /// Takes an event that is not the driver's, for the next commit.
+    pub(crate) fn note(&mut self, of: Option<(LogicalNodeId, NodeAttemptId)>, kind: EventKind) {
+        let event = self.event(of, kind);
+        self.durable.note(event);
+        self.is_stirred = true;
+    }
+
+    fn event(&self, of: Option<(LogicalNodeId, NodeAttemptId)>, kind: EventKind) -> DriverEvent {
+        let (node, attempt) = of.unzip();
+        DriverEvent { at: self.now(), node, attempt, kind }
     }
 
     /// Lets agents speak to it.

@@ -182,8 +182,10 @@ impl Step {
                 matches!(kind, CallKind::Create | CallKind::Start)
                     && *class != ErrorClass::Ambiguous
             }
-            // Without effect, and it is there all the same.
-            CallFate::Fails(class) => *class == ErrorClass::AlreadyAbsent,
+            CallFate::Fails(class) => {
+                matches!(kind, CallKind::Destroy | CallKind::Cancel)
+                    && *class == ErrorClass::AlreadyAbsent
+            }
             CallFate::Slow(_)
             | CallFate::LosesReply
             | CallFate::Late(_)

@@ -4,16 +4,12 @@ use std::{path::Path, sync::Arc};
 
 use async_trait::async_trait;
 
-use myelin_state::EventKind;
 use myelin_store::{
     Batch, EventQuery, Fault, Loaded, MemoryStore, OperationQuery, Setting, Store, StoreError,
     StoredEvent, StoredOperation,
 };
 
-use crate::{
-    CommitFate, Flaw, flaw,
-    world::{Recorded, Shared},
-};
+use crate::{CommitFate, Flaw, flaw, shell::at_once, world::Shared};
 
 /// A store as one control plane writes it.
 #[derive(Clone, Debug)]
@@ -28,34 +24,59 @@ impl SimStore {
     /// Loses what was committed after the last barrier.
     pub(crate) fn lose_power(&self) {
         self.memory.lose_power();
-        let state = self.memory.state();
+        let all =
+            at_once(self.memory.events(EventQuery { limit: u32::MAX, ..EventQuery::default() }));
+        let all = all.expect("a store in memory can be read");
+        let events = all.iter().map(|it| &it.event);
+        self.world.lock().note_left(&self.memory.state(), events);
+    }
+
+    /// Returns how the next write goes. `None`: it is not made, since who would make it is dead.
+    fn next_fate(&self) -> Option<Fated> {
         let mut world = self.world.lock();
-        world.recorded.clear();
-        for (id, node) in state.nodes {
-            let pending = node.pending.as_ref().map(|it| it.kind);
-            world.recorded.insert(id, Recorded { attempt: node.attempt, pending });
+        if !world.lives(self.incarnation) {
+            return None;
         }
+        Some(match world.next_commit() {
+            None => Fated::Well,
+            Some(CommitFate::Full) => Fated::Faulty(Fault::Full),
+            Some(CommitFate::Locked) => Fated::Faulty(Fault::Locked),
+            Some(CommitFate::AnswerLost) => Fated::Faulty(Fault::AnswerLost),
+            Some(CommitFate::CrashAfter) => Fated::Last { loses_power: false },
+            Some(CommitFate::PowerLoss) => Fated::Last { loses_power: true },
+            Some(CommitFate::CrashBefore) => {
+                world.crash("before a commit", None, false);
+                return None;
+            }
+        })
     }
 
     /// Tells the world what is on disk now, so that it can say whether what is done was recorded.
     fn publish(&self, batch: &Batch<'_>) {
         let mut world = self.world.lock();
         for id in batch.nodes {
-            match batch.state.nodes.get(id) {
-                Some(node) => {
-                    let pending = node.pending.as_ref().map(|it| it.kind);
-                    let recorded = Recorded { attempt: node.attempt, pending };
-                    world.recorded.insert(id.clone(), recorded);
-                }
-                None => drop(world.recorded.remove(id)),
-            }
+            world.note_recorded(id, batch.state.nodes.get(id));
         }
         for event in batch.events {
-            if let EventKind::Collecting { lease, .. } = &event.kind {
-                world.taking.insert(lease.clone());
-            }
+            world.note_event(event);
         }
     }
+}
+
+/// How a write goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fated {
+    Well,
+    Faulty(Fault),
+    /// The control plane is killed after it.
+    Last {
+        /// With the machine it runs on.
+        loses_power: bool,
+    },
+}
+
+fn killed() -> StoreError {
+    StoreError::Full("killed".into())
 }
 
 #[async_trait]
@@ -65,24 +86,10 @@ impl Store for SimStore {
     }
 
     async fn commit(&self, batch: Batch<'_>) -> Result<(), StoreError> {
-        let fate = {
-            let mut world = self.world.lock();
-            if !world.lives(self.incarnation) {
-                return Err(StoreError::Full("killed".into()));
-            }
-            let fate = world.next_commit();
-            if fate == Some(CommitFate::CrashBefore) {
-                world.crash("before a commit", None, false);
-                return Err(StoreError::Full("killed".into()));
-            }
-            fate
-        };
+        let Some(fate) = self.next_fate() else { return Err(killed()) };
         let fault = match fate {
-            Some(CommitFate::Full) => Some(Fault::Full),
-            Some(CommitFate::Locked) => Some(Fault::Locked),
-            Some(CommitFate::AnswerLost) => Some(Fault::AnswerLost),
-            Some(CommitFate::CrashBefore | CommitFate::CrashAfter | CommitFate::PowerLoss)
-            | None => None,
+            Fated::Faulty(fault) => Some(fault),
+            Fated::Well | Fated::Last { .. } => None,
         };
         if fault.is_some() && self.flaw == Some(Flaw::ForgetsFailedCommits) {
             return Ok(());
@@ -93,15 +100,27 @@ impl Store for SimStore {
         if committed.is_ok() || fault == Some(Fault::AnswerLost) {
             self.publish(&batch);
         }
-        if let Some(CommitFate::CrashAfter | CommitFate::PowerLoss) = fate {
-            let loses_power = fate == Some(CommitFate::PowerLoss);
+        if let Fated::Last { loses_power } = fate {
             self.world.lock().crash("after a commit", None, loses_power);
         }
         committed
     }
 
+    /// A setting is written as a commit is, and reaches the disk.
     async fn set(&self, setting: Setting) -> Result<(), StoreError> {
-        self.memory.set(setting).await
+        let Some(fate) = self.next_fate() else { return Err(killed()) };
+        if matches!(fate, Fated::Faulty(Fault::Full | Fault::Locked | Fault::Damaged)) {
+            return Err(StoreError::Full("the script says so".into()));
+        }
+        self.memory.set(setting).await?;
+        match fate {
+            Fated::Well => Ok(()),
+            Fated::Faulty(_) => Err(StoreError::Locked("the answer is lost".into())),
+            Fated::Last { loses_power } => {
+                self.world.lock().crash("after a setting", None, loses_power);
+                Ok(())
+            }
+        }
     }
 
     async fn events(&self, query: EventQuery) -> Result<Vec<StoredEvent>, StoreError> {

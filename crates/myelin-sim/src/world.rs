@@ -3,18 +3,18 @@
 //! It is the truth that what the control plane believes is compared with. Everything in it happens at a time of the
 //! timeline, whether or not anybody waits for it: a call that its caller gave up, or whose caller was killed, goes on.
 
-mod abandoned;
 mod agents;
 mod calls;
 mod effects;
 mod listings;
 mod places;
 mod provider;
+mod rules;
 mod sessions;
 mod timeline;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -26,14 +26,19 @@ use tokio::{
 };
 
 use myelin_executor::{FoundLease, fake::CallKind};
-use myelin_shape::{AttemptKey, ClusterUid, LogicalNodeId, NodeAttemptId, ProviderLeaseId, RunId};
-use myelin_state::{ErrorClass, NodeObservation, OperationKind};
+use myelin_shape::{AttemptKey, ClusterUid, NodeAttemptId, RunId, RunNodeGroupSpec};
+use myelin_state::{ErrorClass, NodeObservation};
 
 use crate::{
     BootFate, CallFate, CommitFate, Config, Counts, Happening, Place, ReportFate, Scenario, Step,
     script,
-    story::{Trace, clock},
-    world::{agents::Agent, effects::Machine, sessions::Session},
+    story::{Trace, clock, is_of_sweeps},
+    world::{
+        agents::Agent,
+        effects::{Machine, Made},
+        rules::Memory,
+        sessions::Session,
+    },
 };
 
 pub(crate) use self::{agents::secret, provider::SimProvider, timeline::Due};
@@ -51,7 +56,7 @@ pub(crate) const RUN: RunId = RunId(1);
 pub(crate) const PROVIDER: &str = "sim";
 
 /// How many machines somebody else has.
-const N_FOREIGN: u64 = 2;
+pub(crate) const N_FOREIGN: u64 = 2;
 
 /// The world. Cheap to clone; all clones are one.
 #[derive(Clone)]
@@ -72,13 +77,6 @@ impl Shared {
         // A planted panic happens outside of the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// What is recorded durably of a slot, as far as calls are concerned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Recorded {
-    pub(crate) attempt: NodeAttemptId,
-    pub(crate) pending: Option<OperationKind>,
 }
 
 /// A rule that was broken.
@@ -130,17 +128,11 @@ pub(crate) struct World {
     /// Connections that have ended, of which control plane.
     closed: Vec<(AttemptKey, u64, u64)>,
     last_number: u64,
-    /// Attempts whose machine was given back.
-    spent: BTreeSet<AttemptKey>,
-    /// Attempts that an operator has said are gone.
-    abandoned: BTreeSet<AttemptKey>,
-    /// Creates and starts of which nobody has told the control plane how they went.
-    unknown: BTreeSet<(CallKind, AttemptKey)>,
+    n_flights: u64,
+    memory: Memory,
     fates: Fates,
     counts: Counts,
     troubles: Troubles,
-    /// Whether anything lies, so that more than one machine of a slot is not our doing.
-    lies: bool,
     /// Which control plane lives; none while zero.
     incarnation: u64,
     n_incarnations: u64,
@@ -148,9 +140,6 @@ pub(crate) struct World {
     crashed: Option<Crash>,
     /// By how much the clock of the host is ahead, in milliseconds.
     pub(crate) skew: i64,
-    pub(crate) recorded: BTreeMap<LogicalNodeId, Recorded>,
-    /// Leases whose taking is recorded.
-    pub(crate) taking: BTreeSet<ProviderLeaseId>,
     observations: Option<UnboundedSender<NodeObservation>>,
     /// What the last listing held.
     pub(crate) last_listing: Vec<String>,
@@ -159,6 +148,8 @@ pub(crate) struct World {
     listed_before: Vec<FoundLease>,
     places: Vec<Place>,
     missed: Vec<Step>,
+    /// Whether anything happened that an operator may have to end.
+    needs_person: bool,
     trace: Option<Trace>,
     played: BTreeMap<String, u64>,
     breach: Option<Breach>,
@@ -190,25 +181,22 @@ impl World {
             agents: BTreeMap::new(),
             closed: Vec::new(),
             last_number: 0,
-            spent: BTreeSet::new(),
-            abandoned: BTreeSet::new(),
-            unknown: BTreeSet::new(),
+            n_flights: 0,
+            memory: Memory::default(),
             fates: Fates::default(),
             counts: Counts::default(),
             troubles: Troubles::default(),
-            lies: scenario.steps.iter().any(Step::is_a_lie),
             incarnation: 0,
             n_incarnations: 0,
             crashed: None,
             skew: 0,
-            recorded: BTreeMap::new(),
-            taking: BTreeSet::new(),
             observations: None,
             last_listing: Vec::new(),
             calm: false,
             listed_before: Vec::new(),
             places: Vec::new(),
             missed: Vec::new(),
+            needs_person: false,
             trace: scenario.traced.then(Trace::default),
             played: BTreeMap::new(),
             breach: None,
@@ -232,7 +220,12 @@ impl World {
                 node: "a-0".into(),
                 attempt: NodeAttemptId(attempt),
             };
-            self.add_machine(&key, "foreign", 1, Duration::ZERO);
+            let template = Arc::new(RunNodeGroupSpec::new(RUN, "a", 1, PROVIDER).template());
+            self.add_machine(
+                &key,
+                Made { template, digest: "foreign".to_owned(), generation: 1 },
+                Duration::ZERO,
+            );
         }
     }
 
@@ -356,8 +349,20 @@ impl World {
         self.n_steps
     }
 
-    pub(crate) fn n_calls_of(&self, kind: CallKind) -> u32 {
-        self.counts.calls.get(&kind).copied().unwrap_or_default()
+    /// Returns how many calls there were of each kind that sweeps do not make.
+    pub(crate) fn calls_of_the_loop(&self) -> BTreeMap<CallKind, u32> {
+        let calls = self.counts.calls.iter().filter(|(kind, _)| !is_of_sweeps(**kind));
+        let calls = calls.filter(|(kind, _)| **kind != CallKind::Presence);
+        calls.map(|(&kind, &n)| (kind, n)).collect()
+    }
+
+    /// Learns of something that an operator may have to end.
+    pub(crate) fn note_person_needed(&mut self) {
+        self.needs_person = true;
+    }
+
+    pub(crate) fn needs_person(&self) -> bool {
+        self.needs_person
     }
 
     pub(crate) fn counts(&self) -> Counts {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use myelin_shape::{ClusterShape, Limit, NodeAttemptId, RunId};
+use myelin_shape::{ClusterShape, Limit, LogicalNodeId, NodeAttemptId, RunId};
 use myelin_state::{ClusterState, ErrorClass, OperationKind, OperatorRequest};
 
 use super::world::{Reply, Rule, World, group, image, seconds, workers};
@@ -99,6 +99,17 @@ fn an_abandoned_effect_is_not_told_as_done() {
     let before = succeeded(&world);
     world.operator("worker-0", OperatorRequest::Abandon);
     assert_eq!(succeeded(&world), before);
+}
+
+#[test]
+fn an_abandoned_effect_is_stopped() {
+    let mut world = World::new([workers(1)]);
+    world.run_for(seconds(1));
+    let node: LogicalNodeId = "worker-0".into();
+    let pending = world.driver.state().nodes[&node].pending.as_deref().expect("it is under way").id;
+    let request = OperatorRequest::Abandon;
+    let effects = world.handle(Event::Operator { target: Target::Node(node.clone()), request });
+    assert_eq!(effects.expire, [(node, pending)]);
 }
 
 #[test]

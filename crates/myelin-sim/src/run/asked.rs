@@ -30,7 +30,7 @@ impl Stage<'_> {
                 Asked::Want(groups) => control.want(groups),
                 Asked::Word(event) => {
                     if let Some(node) = abandoned(event) {
-                        self.world.lock().abandon(node);
+                        self.world.lock().excuse(node.clone());
                     }
                     control.hear(event)
                 }

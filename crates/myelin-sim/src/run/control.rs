@@ -1,13 +1,12 @@
 //! One control plane: from its start to its end.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::{
+    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    time::Instant,
+};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use myelin_check::Linter;
@@ -17,16 +16,17 @@ use myelin_executor::{
     Clock, Executor, Options as ExecutorOptions, Provider, ProviderIdentity, ProviderSetup,
 };
 use myelin_inventory::{
-    Finding, Handle, Inventory, Limits, Options as InventoryOptions, Records, Rules, Taking,
-    Unasked, View, list_all, store_is_behind,
+    Fate, Finding, Handle, HoldReason, Inventory, Limits, Options as InventoryOptions, Records,
+    Rules, Taking, Unasked, View, list_all, store_is_behind,
 };
 use myelin_membership::Membership;
 use myelin_shape::{LogicalNodeId, NodeAttemptId, ProviderKind, RunNodeGroupSpec};
-use myelin_state::{EventKind, ManagedNode, NodeIntent, NodeObservation, OperatorRequest};
+use myelin_state::{ManagedNode, NodeIntent, NodeObservation, OperatorRequest};
 use myelin_store::{Identity, Loaded, MemoryStore, Secret, Setting, Store, StoredDesired};
 
+use super::oracle;
 use crate::{
-    Flaw, Scenario, flaw,
+    Config, Flaw, Scenario, flaw,
     shell::{Parts, Plane, SharedPlane, at_once, begun, key},
     store::SimStore,
     world::{CLUSTER, PROVIDER, RUN, Shared, SimProvider, secret},
@@ -84,31 +84,11 @@ async fn begin(
 ) -> Option<Started> {
     let mut loaded = store.load().await.expect("a store in memory can be read");
     flaw::load(scenario.flaw, &mut loaded.state);
-    let (wall, start) = (world.lock().wall(), tokio::time::Instant::now());
+    let (wall, start) = (world.lock().wall(), Instant::now());
     let clock = Clock::new(move || wall + start.elapsed()).not_before(loaded.now);
-    if loaded.desired.is_some() {
-        let view = View::of(CLUSTER, RUN, &loaded.state, loaded.acted_generation);
-        let providers: Vec<Arc<dyn Provider>> = vec![Arc::new(provider.clone())];
-        let (listings, failures) = list_all(&providers, CLUSTER, &clock, Limits::default()).await;
-        let behind = store_is_behind(&listings, &view);
-        if let Some(behind) = &behind {
-            let what = behind.to_string();
-            world.lock().break_rule("what is restarted is not behind", what);
-        }
-        let known = loaded.settings.providers.get(&ProviderKind::from(PROVIDER)).cloned();
-        let other = listings.iter().map(|it| it.identity.0.clone()).find(|found| {
-            !loaded.state.nodes.is_empty() && known.as_ref().is_some_and(|known| known != found)
-        });
-        if let Some(found) = other.clone().filter(|_| world.lock().is_calm()) {
-            // A person looks, and says that this is the right one.
-            let setting = Setting::Provider(PROVIDER.into(), found);
-            store.set(setting).await.expect("a store in memory takes it");
-            return None;
-        }
-        if !failures.is_empty() || behind.is_some() || other.is_some() {
-            world.lock().log(|| format!("it does not start: {failures:?}, {other:?}"));
-            return None;
-        }
+    if let Err(why) = check_listings(&world, &store, &provider, &loaded, &clock).await {
+        world.lock().log(|| format!("it does not start: {why}"));
+        return None;
     }
     let config = world.lock().config.clone();
     let mut setup = ProviderSetup::new(Arc::new(provider.clone()), Arc::new(provider.clone()));
@@ -140,8 +120,41 @@ async fn begin(
     })
 }
 
+/// Checks what the provider lists before anything of the state is acted on, as `myelin up` does.
+async fn check_listings(
+    world: &Shared,
+    store: &SimStore,
+    provider: &SimProvider,
+    loaded: &Loaded,
+    clock: &Clock,
+) -> Result<(), String> {
+    let view = View::of(CLUSTER, RUN, &loaded.state, loaded.acted_generation);
+    let providers: Vec<Arc<dyn Provider>> = vec![Arc::new(provider.clone())];
+    let (listings, failures) = list_all(&providers, CLUSTER, clock, Limits::default()).await;
+    if let Some(failure) = failures.first() {
+        return Err(failure.error.clone());
+    }
+    if let Some(behind) = store_is_behind(&listings, &view) {
+        world.lock().break_rule("what is restarted is not behind", behind.to_string());
+        return Err(behind.to_string());
+    }
+    let known = loaded.settings.providers.get(&ProviderKind::from(PROVIDER));
+    let mut found = listings.iter().map(|it| &it.identity.0);
+    let other = known.and_then(|known| found.find(|found| *found != known));
+    let Some(other) = other.filter(|_| !loaded.state.nodes.is_empty()) else {
+        return Ok(());
+    };
+    if world.lock().is_calm() {
+        // A person looks, and says that this is the right one.
+        let setting = Setting::Provider(PROVIDER.into(), other.clone());
+        store.set(setting).await.map_err(|error| error.to_string())?;
+    }
+    Err(format!("{other} answers"))
+}
+
 fn driver_of(loaded: Loaded, clock: &Clock) -> ClusterDriver {
-    let options = DriverOptions::default();
+    // The ceiling is that of a cluster file, which is checked before.
+    let options = DriverOptions { max_nodes: u64::MAX };
     match loaded.desired {
         Some(StoredDesired { shape, retry, .. }) => {
             let desired = Desired { shape, retry };
@@ -177,8 +190,10 @@ pub(super) struct Control {
     /// A report that was taken from the channel while waiting.
     early: Option<NodeObservation>,
     inventory: Handle,
+    /// When every node is looked at next, whether or not anything happened.
+    ticks_at: Option<Instant>,
     shutdown: CancellationToken,
-    _sweeping: AbortOnDropHandle<()>,
+    sweeping: AbortOnDropHandle<()>,
 }
 
 impl Control {
@@ -187,7 +202,8 @@ impl Control {
             started;
         let world = provider.world.clone();
         let incarnation = provider.incarnation;
-        let rules = Rules::of(&world.lock().config.retry);
+        let Config { retry, agent, tick, .. } = world.lock().config.clone();
+        let rules = Rules::of(&retry).hearing(agent.silent_after);
         let options = InventoryOptions {
             sweep_interval,
             rules,
@@ -209,8 +225,9 @@ impl Control {
             reports,
             early: None,
             inventory: handle,
+            ticks_at: next_tick(tick),
             shutdown,
-            _sweeping: sweeping,
+            sweeping,
         }
     }
 
@@ -249,6 +266,10 @@ impl Control {
     /// Does what there is to do.
     pub(super) fn work(&mut self) {
         let mut plane = self.plane.lock();
+        if self.ticks_at.is_some_and(|at| at <= Instant::now()) {
+            self.ticks_at = next_tick(self.world.lock().config.tick);
+            plane.fold(Event::Tick);
+        }
         if plane.wake_at().is_some_and(|at| at <= plane.now()) {
             plane.fold(Event::Wake);
         }
@@ -259,7 +280,9 @@ impl Control {
 
     pub(super) fn wakes_in(&self) -> Option<Duration> {
         let plane = self.plane.lock();
-        let wait = plane.wake_at()?.duration_since(plane.now()).unwrap_or_default();
+        let wake = plane.wake_at().map(|at| at.duration_since(plane.now()).unwrap_or_default());
+        let tick = self.ticks_at.map(|at| at.saturating_duration_since(Instant::now()));
+        let wait = [wake, tick].into_iter().flatten().min()?;
         // The runtime's time has milliseconds.
         Some(wait.max(Duration::from_millis(1)))
     }
@@ -271,9 +294,9 @@ impl Control {
         let _ = begun(executor.shutdown(Duration::ZERO));
     }
 
-    /// As a person who looks after a cluster.
+    /// Does what waits for a person, and nothing else.
     pub(super) fn care(&mut self) {
-        let waits = {
+        let (paused, waits) = {
             let plane = self.plane.lock();
             let driver = plane.driver();
             let waits = |id: &&LogicalNodeId| match driver.explain(id) {
@@ -285,65 +308,49 @@ impl Control {
                 | Explanation::Missing
                 | Explanation::Next(_) => false,
             };
-            driver.state().nodes.keys().filter(waits).cloned().collect::<Vec<_>>()
+            let waits = driver.state().nodes.keys().filter(waits).cloned().collect::<Vec<_>>();
+            (driver.state().paused, waits)
         };
-        self.fold(Event::Resume);
+        if paused {
+            self.fold(Event::Resume);
+        }
         for node in waits {
             self.fold(Event::Operator {
                 target: Target::Node(node),
                 request: OperatorRequest::Retry,
             });
         }
+        self.care_for_inventory();
+    }
+
+    /// Believes the account that is there, and has strays taken that only a person may have taken.
+    fn care_for_inventory(&self) {
+        let census = self.inventory.census();
+        let mut accounts = census.accounts.values().filter_map(|it| it.hold.as_ref());
+        let accepts = accounts.any(|it| matches!(it.reason, HoldReason::OtherIdentity { .. }));
+        let collects = census.entries.iter().any(|it| it.fate == Fate::Asks);
         let inventory = self.inventory.clone();
         tokio::spawn(async move {
-            inventory.accept_identity(PROVIDER.into()).await.ok();
-            inventory.collect(true).await.ok();
+            if accepts {
+                inventory.accept_identity(PROVIDER.into()).await.ok();
+            }
+            if collects {
+                inventory.collect(true).await.ok();
+            }
         });
     }
 
     /// Returns in which way the world is not as it is wanted.
     pub(super) fn problem(&self, wanted: &[RunNodeGroupSpec]) -> Option<String> {
-        let plane = self.plane.lock();
-        let driver = plane.driver();
-        if plane.is_in_trouble() {
-            return Some("the store is in trouble".to_owned());
+        if self.sweeping.is_finished() {
+            return Some("nobody sweeps any more".to_owned());
         }
-        if !driver.convergence().converged {
-            let why = |id: &LogicalNodeId| format!("{id}: {:?}", driver.explain(id));
-            let unsettled =
-                driver.planner().map(|it| it.unsettled().map(|id| why(&id)).collect::<Vec<_>>());
-            return Some(format!("not converged: {}", unsettled.unwrap_or_default().join("; ")));
-        }
-        if plane.shell.store.memory.state() != *driver.state() {
-            return Some("the store holds another state".to_owned());
-        }
-        let slots = |group: &RunNodeGroupSpec| {
-            let ids = (0..group.count).map(|index| format!("{}-{index}", group.group_id));
-            ids.map(|id| LogicalNodeId::from(id.as_str())).collect::<Vec<_>>()
-        };
-        let wanted: BTreeSet<_> = wanted.iter().flat_map(slots).collect();
-        let n_known = plane.shell.executor.snapshot().n_attempts;
-        if n_known > wanted.len() {
-            return Some(format!("{n_known} attempts are remembered, of {}", wanted.len()));
-        }
-        let world = self.world.lock();
-        let machines: Vec<_> = world.machines().cloned().collect();
-        let made: BTreeSet<_> = machines.iter().map(|key| key.node.clone()).collect();
-        if made != wanted || machines.len() != wanted.len() {
-            return Some(format!("machines of {machines:?}, wanted {wanted:?}"));
-        }
-        let agents = world.running_agents();
-        for key in &machines {
-            let node = driver.state().nodes.get(&key.node);
-            if node.is_none_or(|node| node.attempt != key.attempt) {
-                return Some(format!("{} has a machine of attempt {}", key.node, key.attempt));
-            }
-            if !agents.contains(key) {
-                return Some(format!("{} is ready and no agent of it runs", key.node));
-            }
-        }
-        (world.n_foreign() != 2).then(|| "what is foreign was ended".to_owned())
+        oracle::problem(&self.plane.lock(), &self.world, wanted)
     }
+}
+
+fn next_tick(every: Duration) -> Option<Instant> {
+    (every > Duration::ZERO).then(|| Instant::now() + every)
 }
 
 /// The records of a shell, for the inventory.
@@ -367,12 +374,7 @@ impl Records for PlaneRecords {
 
     async fn record_taking(&self, taking: &Taking, unasked: &Unasked) -> Result<(), String> {
         self.set(Setting::Unasked(unasked.clone()))?;
-        let key = &taking.found.key;
-        let kind = EventKind::Collecting {
-            provider: taking.provider.clone(),
-            lease: taking.found.lease.lease_id.clone(),
-        };
-        let of = Some((key.node.clone(), key.attempt));
+        let (of, kind) = taking.announcement();
         let recorded = self.plane.lock().record(of, kind);
         if recorded { Ok(()) } else { Err("it is not durable".to_owned()) }
     }
@@ -386,7 +388,10 @@ impl Records for PlaneRecords {
     }
 
     fn note(&self, finding: &Finding) {
-        let world = self.plane.lock().shell.world.clone();
-        world.lock().log(|| format!("inventory: {finding}"));
+        let mut plane = self.plane.lock();
+        plane.shell.world.lock().log(|| format!("inventory: {finding}"));
+        if let Some((of, kind)) = finding.event() {
+            plane.note(of, kind);
+        }
     }
 }

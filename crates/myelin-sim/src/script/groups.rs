@@ -56,8 +56,15 @@ fn read_option(
     part: &str,
     group: &mut RunNodeGroupSpec,
 ) -> Result<(), ScriptError> {
-    const KEYS: [&str; 6] =
-        ["image", "max-unavailable", "max-unhealthy", "first", "in-flight", "on-failure"];
+    const KEYS: [&str; 7] = [
+        "image",
+        "max-unavailable",
+        "max-unhealthy",
+        "first",
+        "in-flight",
+        "on-failure",
+        "keep-limit",
+    ];
     let (key, value) = pair(line, part)?;
     let not = |what: &str| line.error(format!("{key} is {what}, not {}", shown(value)));
     let policy = &mut group.policy;
@@ -82,6 +89,7 @@ fn read_option(
             let number = value.parse().ok().filter(|&it| it > 0);
             policy.max_in_flight_creates = number.ok_or_else(|| not("a number above 0"))?;
         }
+        "keep-limit" => policy.keep_limit = value.parse().map_err(|_| not("a number"))?,
         "on-failure" => {
             policy.on_failure = match value {
                 "replace" => OnFailure::Replace,

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
+use myelin_membership::Timing;
 use myelin_shape::{LogicalNodeId, NodeGroupId, check_id};
 use myelin_state::OperatorRequest;
 
@@ -20,7 +21,7 @@ use crate::{Config, Happening, Jump, Scenario, Step};
 const MOST_LINES: usize = 1000;
 
 /// Words that settings and steps begin with.
-const WORDS: [&str; 15] = [
+const WORDS: [&str; 17] = [
     "at",
     "boot",
     "boot-time",
@@ -29,6 +30,7 @@ const WORDS: [&str; 15] = [
     "commit",
     "down-for",
     "endpoint-after",
+    "heartbeat",
     "jitter",
     "latency",
     "limits",
@@ -36,6 +38,7 @@ const WORDS: [&str; 15] = [
     "retry",
     "settle-window",
     "sweep",
+    "tick",
 ];
 
 /// The shortest time that is none at all.
@@ -133,6 +136,15 @@ fn read_setting(word: &str, line: &mut Line<'_>, config: &mut Config) -> Result<
             let within = Duration::from_secs(1)..=Duration::from_mins(10);
             config.sweep_interval = line.duration("the sweep interval", within)?;
         }
+        "tick" => {
+            let within = NONE..=Duration::from_mins(10);
+            config.tick = line.duration("how often every node is looked at", within)?;
+        }
+        "heartbeat" => {
+            let within = Duration::from_secs(1)..=Duration::from_mins(1);
+            let every = line.duration("how often agents report", within)?;
+            config.agent = Timing::heartbeat_every(every);
+        }
         "down-for" => config.down_for = line.duration("how long it is down", LASTS)?,
         "retry" => read_retry(line, config)?,
         "limits" => read_limits(line, config)?,
@@ -148,8 +160,9 @@ pub(super) fn pair<'a>(line: &Line<'_>, word: &'a str) -> Result<(&'a str, &'a s
 }
 
 fn read_retry(line: &mut Line<'_>, config: &mut Config) -> Result<(), ScriptError> {
-    const KEYS: [&str; 9] = [
+    const KEYS: [&str; 10] = [
         "initial-delay",
+        "max-delay",
         "operation-timeout",
         "answer-timeout",
         "ready-timeout",
@@ -173,6 +186,10 @@ fn read_retry(line: &mut Line<'_>, config: &mut Config) -> Result<(), ScriptErro
             "initial-delay" => {
                 let within = Duration::from_millis(10)..=retry.max_delay;
                 retry.initial_delay = line.duration_in(value, key, within)?;
+            }
+            "max-delay" => {
+                let within = retry.initial_delay..=Duration::from_mins(30);
+                retry.max_delay = line.duration_in(value, key, within)?;
             }
             "operation-timeout" => {
                 retry.operation_timeout = line.duration_in(value, key, within(1000))?;

@@ -52,6 +52,12 @@ fn settings(config: &Config) -> String {
     if config.down_for != plain.down_for {
         lines.push(format!("down-for {}", time(config.down_for)));
     }
+    if config.tick != plain.tick {
+        lines.push(format!("tick {}", time(config.tick)));
+    }
+    if config.agent != plain.agent {
+        lines.push(format!("heartbeat {}", time(config.agent.heartbeat_every)));
+    }
     for (word, pairs) in [("retry", retry(&config.retry)), ("limits", limits(&config.limits))] {
         if !pairs.is_empty() {
             lines.push(format!("{word} {}", pairs.join(" ")));
@@ -64,6 +70,7 @@ fn retry(retry: &RetryPolicy) -> Vec<String> {
     let plain = RetryPolicy::default();
     let times = [
         ("initial-delay", retry.initial_delay, plain.initial_delay),
+        ("max-delay", retry.max_delay, plain.max_delay),
         ("operation-timeout", retry.operation_timeout, plain.operation_timeout),
         ("answer-timeout", retry.answer_timeout, plain.answer_timeout),
         ("ready-timeout", retry.ready_timeout, plain.ready_timeout),
@@ -165,6 +172,9 @@ fn group(group: &RunNodeGroupSpec) -> String {
     }
     if policy.max_in_flight_creates != plain.max_in_flight_creates {
         parts.push(format!("in-flight={}", policy.max_in_flight_creates));
+    }
+    if policy.keep_limit != plain.keep_limit {
+        parts.push(format!("keep-limit={}", policy.keep_limit));
     }
     if policy.on_failure == OnFailure::Keep {
         parts.push("on-failure=keep".to_owned());

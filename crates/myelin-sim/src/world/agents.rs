@@ -19,6 +19,7 @@ pub(super) struct Agent {
     key: AgentKey,
     dials_at: Duration,
     stopped_until: Duration,
+    speaks_at: Duration,
     connection: Option<(u64, u64)>,
     /// Whether it presents a token that was not given to it.
     is_twin: bool,
@@ -45,6 +46,7 @@ impl World {
             key: AgentKey::new(bytes),
             dials_at: self.now() + dials_in,
             stopped_until: Duration::ZERO,
+            speaks_at: Duration::ZERO,
             connection: None,
             is_twin,
         };
@@ -64,7 +66,7 @@ impl World {
     /// Ends what a session has started.
     pub(super) fn end_agent(&mut self, key: &AttemptKey, session: u64) {
         self.agents.remove(&(key.clone(), session));
-        let machine_is_there = self.machines().any(|it| it == key);
+        let machine_is_there = self.machines().any(|(it, _)| it == key);
         if !machine_is_there {
             self.agents.retain(|(it, _), _| it != key);
         }
@@ -139,7 +141,10 @@ impl World {
                 continue;
             }
             if let Some((_, connection)) = agent.connection {
-                membership.contact(key, connection, time);
+                if agent.speaks_at <= now {
+                    agent.speaks_at = now + self.config.agent.heartbeat_every;
+                    membership.contact(key, connection, time);
+                }
             } else {
                 let joined = membership.join(key, &secret.token(key), &agent.key, time);
                 agent.dials_at = now + REDIAL;

@@ -9,12 +9,9 @@ use myelin_executor::{
     StartRequest, fake::CallKind,
 };
 use myelin_shape::{AttemptKey, BootstrapSessionId, ClusterUid};
-use myelin_state::{Connection, ErrorClass, LeaseFacts, OperationKind};
+use myelin_state::{Connection, ErrorClass, LeaseFacts};
 
-use super::{
-    Due, World,
-    effects::{facts, number_of},
-};
+use super::{Due, World, effects::facts};
 use crate::{CallFate, Place, Step, script::call_name, story::is_of_sweeps};
 
 /// What was asked.
@@ -51,6 +48,8 @@ pub(super) type Reply = Result<Answer, ProviderError>;
 /// A call under way.
 #[derive(Debug)]
 pub(crate) struct Flight {
+    number: u64,
+    incarnation: u64,
     request: Request,
     sender: oneshot::Sender<Reply>,
     fate: Option<CallFate>,
@@ -58,11 +57,15 @@ pub(crate) struct Flight {
     is_told: bool,
     asked_at: Duration,
     answers_in: Duration,
+    /// When whoever waited for the answer stopped waiting, or died.
+    given_up_at: Option<Duration>,
 }
 
 /// An answer on its way.
 #[derive(Debug)]
 pub(crate) struct Answering {
+    incarnation: u64,
+    asked_at: Duration,
     request: Request,
     sender: oneshot::Sender<Reply>,
     reply: Reply,
@@ -87,6 +90,22 @@ impl Request {
 }
 
 impl Request {
+    /// Returns what it makes, if it makes something.
+    pub(super) fn made(&self) -> Option<(CallKind, AttemptKey)> {
+        if let Self::Create(request) = self {
+            Some((CallKind::Create, request.key.clone()))
+        } else if let Self::Start(request) = self {
+            Some((CallKind::Start, request.key.clone()))
+        } else {
+            None
+        }
+    }
+
+    /// Returns whether it ends something.
+    pub(super) fn ends(&self) -> bool {
+        matches!(self, Self::Destroy(_) | Self::Cancel(_))
+    }
+
     /// Returns what it is about.
     fn what(&self) -> String {
         let attempt = |key: &AttemptKey| format!("{}#{}", key.node, key.attempt);
@@ -113,7 +132,8 @@ impl fmt::Display for Request {
 /// What a call does to whoever makes it, beside answering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Begun {
-    Waits,
+    /// It waits for the answer of the flight of this number; none has number 0.
+    Waits(u64),
     Panics,
 }
 
@@ -126,7 +146,7 @@ impl World {
         sender: oneshot::Sender<Reply>,
     ) -> Begun {
         if !self.lives(incarnation) {
-            return Begun::Waits;
+            return Begun::Waits(0);
         }
         let kind = request.kind();
         let nth = self.counts.calls.entry(kind).or_default();
@@ -141,17 +161,22 @@ impl World {
         let call = format!("{} {nth}", call_name(kind));
         self.write_down(is_told, || format!("> {call}: {}", request.what()));
         self.check_recorded(&request);
+        self.check_attempt(&request);
         match fate {
             Some(CallFate::CrashBefore) => {
                 self.crash(&format!("before {request}"), None, false);
-                return Begun::Waits;
+                return Begun::Waits(0);
             }
             Some(CallFate::Panics) => return Begun::Panics,
             _ => {}
         }
         self.check_unknown(&request);
         let (effect_in, answers_in) = self.times(kind, nth, fate.as_ref());
+        self.n_flights += 1;
+        let number = self.n_flights;
         let flight = Box::new(Flight {
+            number,
+            incarnation,
             request,
             sender,
             fate,
@@ -159,9 +184,27 @@ impl World {
             nth,
             asked_at: self.now(),
             answers_in,
+            given_up_at: None,
         });
         self.schedule_in(effect_in, Due::Effect(flight));
-        Begun::Waits
+        Begun::Waits(number)
+    }
+
+    /// Nobody waits for the answer of a call any more. What it does takes effect within a settle window all the same:
+    /// after that "not found" is evidence, and a provider that made something later would break what it promises.
+    pub(super) fn give_up(&mut self, number: u64, made: Option<&(CallKind, AttemptKey)>) {
+        if let Some(made) = made {
+            self.note_unknown(made);
+        }
+        let is_it = |due: &Due| matches!(due, Due::Effect(flight) if flight.number == number);
+        let planned = self.timeline.iter().find(|(_, due)| is_it(due)).map(|(&key, _)| key);
+        if let Some(key) = planned
+            && let Some(Due::Effect(mut flight)) = self.timeline.remove(&key)
+        {
+            let now = self.now();
+            flight.given_up_at = Some(now);
+            self.schedule(key.0.min(now + self.config.settle_window), Due::Effect(flight));
+        }
     }
 
     /// Returns after how long a call takes effect, and how long after that it answers if it does.
@@ -171,12 +214,16 @@ impl World {
             _ => self.latency_of(u64::from(nth) * 31 + kind as u64),
         };
         let effect_in = match kind {
-            // What takes effect later than a settle window allows would make every provider a liar.
             CallKind::Create
             | CallKind::Destroy
             | CallKind::Start
             | CallKind::Conclude
-            | CallKind::Cancel => (takes / 2).min(self.config.settle_window),
+            | CallKind::Cancel => match fate {
+                // It never answers.
+                Some(CallFate::Late(_)) => takes,
+                // What is done is done at any time until the answer.
+                _ => takes * self.percent_of(u64::from(nth) * 37 + kind as u64) / 100,
+            },
             // What is answered was true at some time between question and answer: at one end or the other.
             CallKind::Identity
             | CallKind::Find
@@ -190,48 +237,22 @@ impl World {
 
     /// Returns how long the nth of something takes: from nothing to the longest, evenly and always the same.
     fn latency_of(&self, nth: u64) -> Duration {
-        let mut mixed = (self.config.jitter ^ nth).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let share = u32::try_from((mixed >> 32) % 101).unwrap_or(100);
-        let millis = self.config.latency.as_millis() * u128::from(share) / 100;
+        let millis = self.config.latency.as_millis() * u128::from(self.percent_of(nth)) / 100;
         Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
     }
 
-    /// What makes or ends something was recorded first, durably.
-    fn check_recorded(&mut self, request: &Request) {
-        let (key, kind) = match request {
-            Request::Create(request) => (request.key.clone(), OperationKind::CreateLease),
-            Request::Start(request) => (request.key.clone(), OperationKind::StartBootstrap),
-            Request::Destroy(lease) => {
-                if self.taking.contains(&lease.lease_id) {
-                    return;
-                }
-                let machine = number_of(&lease.lease_id).and_then(|it| self.machines.get(&it));
-                let Some(machine) = machine else { return };
-                (machine.key.clone(), OperationKind::DestroyLease)
-            }
-            Request::Identity
-            | Request::Find(_)
-            | Request::Endpoint(_)
-            | Request::Presence(_)
-            | Request::List(_)
-            | Request::FindSession(_)
-            | Request::Conclude(_)
-            | Request::Cancel(_) => return,
-        };
-        let recorded = self.recorded.get(&key.node);
-        let is_recorded =
-            recorded.is_some_and(|it| it.attempt == key.attempt && it.pending == Some(kind));
-        if !is_recorded {
-            let what = format!("{request}, while {recorded:?} is recorded of {}", key.node);
-            self.break_rule("recorded before it is done", what);
-        }
+    fn percent_of(&self, nth: u64) -> u32 {
+        let mut mixed = (self.config.jitter ^ nth).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        u32::try_from((mixed >> 32) % 101).unwrap_or(100)
     }
 
     /// Lets a call take effect, and answer.
     pub(crate) fn take_effect(&mut self, flight: Flight) {
-        let Flight { request, sender, fate, nth, is_told, asked_at, answers_in } = flight;
-        let mut reply = self.effect(&request, fate.as_ref(), asked_at);
+        let visible_at = self.visible_at(&flight);
+        let Flight { incarnation, request, sender, fate, nth, is_told, asked_at, .. } = flight;
+        self.excuse_if_lied(&request, fate.as_ref());
+        let mut reply = self.effect(&request, fate.as_ref(), visible_at);
         if let Request::List(_) = request {
             reply = self.list_again(reply, fate.as_ref());
         }
@@ -256,34 +277,36 @@ impl World {
             }
             _ => {}
         }
-        let answering = Box::new(Answering { request, sender, reply });
-        self.schedule_in(answers_in, Due::Answer(answering));
+        let answering = Answering { incarnation, asked_at, request, sender, reply };
+        self.schedule_in(flight.answers_in, Due::Answer(Box::new(answering)));
+    }
+
+    /// Returns from when on `find` and `list` know of what a call makes now: as late as the settle window lets them.
+    fn visible_at(&self, flight: &Flight) -> Duration {
+        let now = self.now();
+        flight.given_up_at.unwrap_or(now).min(now) + self.config.settle_window
     }
 
     /// Lets an answer arrive, if anybody waits for it.
     pub(crate) fn answer(&mut self, answering: Answering) {
-        let Answering { request, sender, reply } = answering;
-        let settles = settled_by(&request, &reply);
+        let Answering { incarnation, asked_at, request, sender, reply } = answering;
+        // What is still there of a dead control plane may take an answer, and does nothing with it.
+        if !self.lives(incarnation) || sender.is_closed() {
+            return;
+        }
         if let (Request::List(_), Ok(Answer::Leases(leases))) = (&request, &reply) {
             self.last_listing = leases.iter().map(|it| it.lease.lease_id.to_string()).collect();
         }
-        if sender.send(reply).is_ok()
-            && let Some(settled) = settles
-        {
-            self.unknown.remove(&settled);
-        }
+        self.note_told(&request, asked_at, &reply);
+        sender.send(reply).ok();
     }
 
-    /// What may exist is looked for before it is made again.
-    fn check_unknown(&mut self, request: &Request) {
-        let Some(made) = made_by(request) else { return };
-        if !self.unknown.insert(made) {
-            let what = format!("{request} again, and nobody knows what became of the last time");
-            self.break_rule("what is unknown is looked for", what);
-        }
-    }
-
-    fn effect(&mut self, request: &Request, fate: Option<&CallFate>, asked_at: Duration) -> Reply {
+    fn effect(
+        &mut self,
+        request: &Request,
+        fate: Option<&CallFate>,
+        visible_at: Duration,
+    ) -> Reply {
         let now = self.now();
         if let Some((_, class)) = self.troubles.outage.filter(|(until, _)| *until > now) {
             return Err(ProviderError::new(class, "an outage"));
@@ -295,18 +318,18 @@ impl World {
             Some(CallFate::Fails(class)) => Err(ProviderError::new(*class, "it fails")),
             Some(CallFate::Lies) => self.lie(request),
             Some(CallFate::FindsNothing) => find_nothing(request),
-            Some(CallFate::ListsHalf) => match self.apply(request, asked_at) {
+            Some(CallFate::ListsHalf) => match self.apply(request, visible_at) {
                 Ok(Answer::Leases(leases)) => {
                     Ok(Answer::Leases(leases.into_iter().step_by(2).collect()))
                 }
                 other => other,
             },
             Some(CallFate::Twice) => {
-                let first = self.apply(request, asked_at);
-                self.apply_again(request, asked_at);
+                let first = self.apply(request, visible_at);
+                self.apply_again(request, visible_at);
                 first
             }
-            _ => self.apply(request, asked_at),
+            _ => self.apply(request, visible_at),
         }
     }
 
@@ -326,27 +349,6 @@ impl World {
             | Request::List(_)
             | Request::FindSession(_) => find_nothing(request),
         }
-    }
-}
-
-/// Returns what a request makes, if it makes something.
-fn made_by(request: &Request) -> Option<(CallKind, AttemptKey)> {
-    if let Request::Create(request) = request {
-        Some((CallKind::Create, request.key.clone()))
-    } else if let Request::Start(request) = request {
-        Some((CallKind::Start, request.key.clone()))
-    } else {
-        None
-    }
-}
-
-/// Returns of what a reply says whether it exists.
-fn settled_by(request: &Request, reply: &Reply) -> Option<(CallKind, AttemptKey)> {
-    let is_definite = !matches!(reply, Err(error) if error.class == ErrorClass::Ambiguous);
-    match (request, reply) {
-        (Request::Find(key), Ok(_)) => Some((CallKind::Create, key.clone())),
-        (Request::FindSession(key), Ok(_)) => Some((CallKind::Start, key.clone())),
-        _ => made_by(request).filter(|_| is_definite),
     }
 }
 

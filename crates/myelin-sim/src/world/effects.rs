@@ -2,13 +2,15 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
 use myelin_executor::{
-    FoundLease, FoundSession, NewLease, Presence, ProviderError, ProviderIdentity,
+    CreateRequest, FoundLease, FoundSession, NewLease, Presence, ProviderError, ProviderIdentity,
+    StartRequest,
 };
-use myelin_shape::{AttemptKey, BootstrapSessionId, LogicalNodeId, ProviderLeaseId};
+use myelin_shape::{AttemptKey, BootstrapSessionId, LogicalNodeId, NodeTemplate, ProviderLeaseId};
 use myelin_state::{Connection, ErrorClass, ExecEndpoint, LeaseFacts};
 
 use super::{
@@ -20,19 +22,39 @@ use super::{
 #[derive(Debug)]
 pub(super) struct Machine {
     pub(super) key: AttemptKey,
-    digest: String,
-    generation: u64,
+    made: Made,
     made_at: Duration,
-    /// From when on `find` and `list` know of it: a settle window after it was asked for, at the latest.
+    /// From when on `find` and `list` know of it: a settle window after it was made, at the latest, and after its maker
+    /// was given up.
     visible_at: Duration,
     n_lookups: u32,
+}
+
+/// What a machine is made from.
+#[derive(Clone, Debug)]
+pub(super) struct Made {
+    /// In truth.
+    pub(super) template: Arc<NodeTemplate>,
+    /// By its label.
+    pub(super) digest: String,
+    pub(super) generation: u64,
+}
+
+impl Made {
+    fn by(request: &CreateRequest) -> Self {
+        Self {
+            template: Arc::clone(&request.spec.template),
+            digest: request.template_digest.to_string(),
+            generation: request.generation,
+        }
+    }
 }
 
 pub(super) fn number_of(lease: &ProviderLeaseId) -> Option<u64> {
     lease.as_str().strip_prefix("machine-")?.parse().ok()
 }
 
-fn id_of(number: u64) -> ProviderLeaseId {
+pub(super) fn id_of(number: u64) -> ProviderLeaseId {
     ProviderLeaseId::from(format!("machine-{number}"))
 }
 
@@ -63,8 +85,8 @@ impl World {
         self.last_number
     }
 
-    /// Lets a request that was made at `asked_at` take effect.
-    pub(super) fn apply(&mut self, request: &Request, asked_at: Duration) -> Reply {
+    /// Lets a request take effect, of which listings know from `visible_at` on at the latest.
+    pub(super) fn apply(&mut self, request: &Request, visible_at: Duration) -> Reply {
         match request {
             Request::Identity => {
                 let other = self.troubles.other_account.is_some_and(|until| until > self.now());
@@ -75,14 +97,10 @@ impl World {
                 if request.spec.template.shape.image == "refused" {
                     return Err(ProviderError::new(ErrorClass::Permanent, "no such image"));
                 }
+                self.check_label(request);
                 let known = self.machine_of(&request.key);
                 let number = known.unwrap_or_else(|| {
-                    self.add_machine(
-                        &request.key,
-                        &request.template_digest,
-                        request.generation,
-                        asked_at,
-                    )
+                    self.add_machine(&request.key, Made::by(request), visible_at)
                 });
                 Ok(Answer::Lease(Box::new(NewLease { lease: facts(number), connection: None })))
             }
@@ -110,6 +128,7 @@ impl World {
                     let what = format!("there is no {}", request.lease.lease_id);
                     return Err(ProviderError::new(ErrorClass::Transient, what));
                 };
+                self.check_template(request, machine);
                 let known = self.open_session(&request.key);
                 let session = known.unwrap_or_else(|| self.add_session(&request.key, machine));
                 Ok(Answer::Session(BootstrapSessionId(session)))
@@ -138,16 +157,29 @@ impl World {
         }
     }
 
+    /// A machine is labelled by what it is made from.
+    fn check_label(&mut self, request: &CreateRequest) {
+        let digest = request.spec.template.digest();
+        if *digest != *request.template_digest {
+            let what = format!("{} instead of {digest}", request.template_digest);
+            self.break_rule("a label is true", what);
+        }
+    }
+
+    /// A machine runs what it was made for.
+    fn check_template(&mut self, request: &StartRequest, machine: u64) {
+        let made = self.machines.get(&machine).map(|it| (&it.key, &it.made.template));
+        if made.is_some_and(|(key, made)| *key != request.key || **made != *request.spec.template) {
+            let what = format!("{} is started on {}", request.spec.logical_node_id, id_of(machine));
+            self.break_rule("a machine runs what it was made for", what);
+        }
+    }
+
     /// What a provider does that takes a request for another one.
-    pub(super) fn apply_again(&mut self, request: &Request, asked_at: Duration) {
+    pub(super) fn apply_again(&mut self, request: &Request, visible_at: Duration) {
         match request {
             Request::Create(request) => {
-                self.add_machine(
-                    &request.key,
-                    &request.template_digest,
-                    request.generation,
-                    asked_at,
-                );
+                self.add_machine(&request.key, Made::by(request), visible_at);
             }
             Request::Start(request) => {
                 if let Some(machine) = number_of(&request.lease.lease_id)
@@ -164,7 +196,7 @@ impl World {
             | Request::List(_)
             | Request::FindSession(_)
             | Request::Conclude(_)
-            | Request::Cancel(_) => drop(self.apply(request, asked_at)),
+            | Request::Cancel(_) => drop(self.apply(request, visible_at)),
         }
     }
 
@@ -176,53 +208,15 @@ impl World {
     pub(super) fn add_machine(
         &mut self,
         key: &AttemptKey,
-        digest: &str,
-        generation: u64,
-        asked_at: Duration,
+        made: Made,
+        visible_at: Duration,
     ) -> u64 {
         let number = self.next_number();
         self.check_machine(key, number);
-        let machine = Machine {
-            key: key.clone(),
-            digest: digest.to_owned(),
-            generation,
-            made_at: self.now(),
-            visible_at: asked_at + self.config.settle_window,
-            n_lookups: 0,
-        };
+        let machine =
+            Machine { key: key.clone(), made, made_at: self.now(), visible_at, n_lookups: 0 };
         self.machines.insert(number, machine);
         number
-    }
-
-    /// One machine a slot, and no attempt a second time.
-    fn check_machine(&mut self, key: &AttemptKey, number: u64) {
-        if key.cluster != CLUSTER || self.lies || self.is_abandoned(key) {
-            return;
-        }
-        let other = self
-            .machines
-            .iter()
-            .filter(|(_, it)| it.key.cluster == CLUSTER && it.key.node == key.node)
-            .find(|(_, it)| !self.is_abandoned(&it.key));
-        if let Some((&other, machine)) = other {
-            let what = format!(
-                "{} of attempt {} is made while there is {} of attempt {} for {}",
-                id_of(number),
-                key.attempt,
-                id_of(other),
-                machine.key.attempt,
-                key.node
-            );
-            self.break_rule("one machine a slot", what);
-        }
-        let same = self.spent.iter().find(|spent| spent.attempt == key.attempt);
-        if let Some(spent) = same {
-            let what = format!(
-                "attempt {} of {} was used for {} before and given back",
-                key.attempt, key.node, spent.node
-            );
-            self.break_rule("attempts are used once", what);
-        }
     }
 
     fn listed(&self, wanted: impl Fn(&Machine) -> bool) -> Vec<FoundLease> {
@@ -233,9 +227,9 @@ impl World {
         machines
             .map(|(&number, machine)| FoundLease {
                 key: machine.key.clone(),
-                template_digest: machine.digest.clone(),
+                template_digest: machine.made.digest.clone(),
                 lease: facts(number),
-                generation: Some(machine.generation),
+                generation: Some(machine.made.generation),
                 connection: None,
                 created_at: zero + machine.made_at,
             })
@@ -260,7 +254,7 @@ impl World {
                 format!("{} was ended", id_of(number)),
             );
         }
-        self.spent.insert(key);
+        self.note_given_back(key);
         self.remove_machine(number);
     }
 
@@ -277,26 +271,30 @@ impl World {
     /// Ends the machines of a slot behind everybody's back.
     pub(crate) fn lose_machine(&mut self, node: &LogicalNodeId) {
         let of_it = |key: &AttemptKey| key.cluster == CLUSTER && key.node == *node;
-        let numbers: Vec<_> = self
-            .machines
-            .iter()
-            .filter(|(_, it)| of_it(&it.key))
-            .map(|(&number, _)| number)
-            .collect();
-        for number in numbers {
+        let lost = self.machines.iter().filter(|(_, it)| of_it(&it.key));
+        let lost: Vec<_> = lost.map(|(&number, it)| (number, it.key.clone())).collect();
+        for (number, key) in lost {
+            self.note_lost(&key);
             self.remove_machine(number);
         }
     }
 
-    /// Returns every machine of our cluster.
-    pub(crate) fn machines(&self) -> impl Iterator<Item = &AttemptKey> {
-        self.machines.values().map(|it| &it.key).filter(|key| key.cluster == CLUSTER)
+    /// Returns every machine of our cluster, with what it is made from.
+    pub(crate) fn machines(&self) -> impl Iterator<Item = (&AttemptKey, &NodeTemplate)> {
+        let ours = self.machines.values().filter(|it| it.key.cluster == CLUSTER);
+        ours.map(|it| (&it.key, &*it.made.template))
+    }
+
+    /// Returns whether a look-up finds a machine of an attempt.
+    pub(super) fn is_found(&self, key: &AttemptKey) -> bool {
+        let now = self.now();
+        self.machines.values().any(|it| it.key == *key && it.visible_at <= now)
     }
 
     /// Returns which slots of our cluster have a machine, with the digest of its template.
     pub(crate) fn end(&self) -> BTreeMap<String, String> {
         let ours = self.machines.values().filter(|it| it.key.cluster == CLUSTER);
-        ours.map(|it| (it.key.node.to_string(), it.digest.clone())).collect()
+        ours.map(|it| (it.key.node.to_string(), it.made.digest.clone())).collect()
     }
 
     /// Returns the attempts of our cluster whose agent runs.
@@ -306,7 +304,8 @@ impl World {
     }
 
     /// Returns how many machines of somebody else there are.
-    pub(crate) fn n_foreign(&self) -> usize {
-        self.machines.values().filter(|it| it.key.cluster != CLUSTER).count()
+    pub(crate) fn n_foreign(&self) -> u64 {
+        let foreign = self.machines.values().filter(|it| it.key.cluster != CLUSTER);
+        foreign.map(|_| 1).sum()
     }
 }

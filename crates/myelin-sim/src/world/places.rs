@@ -91,7 +91,7 @@ impl World {
     /// Notes what comes to something that is not there.
     pub(super) fn note_if_missed(&mut self, happening: &Happening) {
         let is_missed = match happening {
-            Happening::MachineDies(node) => !self.machines().any(|key| key.node == *node),
+            Happening::MachineDies(node) => !self.machines().any(|(key, _)| key.node == *node),
             Happening::AgentDies(node)
             | Happening::AgentStops(node, _)
             | Happening::AgentTwin(node) => !self.has_agent(node),

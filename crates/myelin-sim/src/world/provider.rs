@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use myelin_executor::{
     Bootstrap, CreateRequest, FoundLease, FoundSession, NewLease, Presence, Provider,
-    ProviderError, ProviderIdentity, StartRequest,
+    ProviderError, ProviderIdentity, StartRequest, fake::CallKind,
 };
 use myelin_shape::{AttemptKey, BootstrapSessionId, ClusterUid, ProviderKind};
 use myelin_state::{Connection, LeaseFacts};
@@ -31,16 +31,34 @@ impl SimProvider {
         pick: impl FnOnce(Answer) -> Option<T>,
     ) -> Result<T, ProviderError> {
         let (sender, reply) = oneshot::channel();
+        let made = request.made();
         let begun = self.world.lock().begin(self.incarnation, request, sender);
-        if begun == Begun::Panics {
+        let Begun::Waits(number) = begun else {
             // As a panic, but without its report: it was asked for.
             resume_unwind(Box::new("a panic was asked for"));
-        }
+        };
+        let mut waits = Waits { world: &self.world, number, made };
         let Ok(reply) = reply.await else {
             // A sender that is dropped is no answer.
             return pending().await;
         };
+        waits.number = 0;
         Ok(pick(reply?).expect("each request has its own answer"))
+    }
+}
+
+/// Whoever waits for an answer. That they wait no more, because they gave up or were killed, is told the world.
+struct Waits<'a> {
+    world: &'a Shared,
+    number: u64,
+    made: Option<(CallKind, AttemptKey)>,
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        if self.number != 0 {
+            self.world.lock().give_up(self.number, self.made.as_ref());
+        }
     }
 }
 

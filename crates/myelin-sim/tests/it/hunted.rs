@@ -9,32 +9,37 @@ fn seeds_find_nothing() {
     let found = hunt(0..300, scenario, |_| true);
     assert_eq!(found.findings, [], "of {} runs", found.n_runs);
     assert_eq!(found.n_runs, 300);
+    let (within, slowest) = (found.converged_within(50), found.slowest().map(|(after, _)| after));
+    assert!(within.is_some() && within <= slowest, "{within:?}, {slowest:?}");
 }
 
 /// Which seed finds what, and the rule that it breaks. `examples/flaws.rs` prints this table.
-const FOUND: [(Flaw, u64, &str); 23] = [
-    (Flaw::SubmitsFirst, 30, "recorded before it is done"),
-    (Flaw::ForgetsFailedCommits, 30, "recorded before it is done"),
+const FOUND: [(Flaw, u64, &str); 26] = [
+    (Flaw::SubmitsFirst, 4, "recorded before it is done"),
+    (Flaw::ForgetsFailedCommits, 4, "recorded before it is done"),
     (Flaw::NamesTooFewNodes, 0, "recorded before it is done"),
-    (Flaw::ForgetsDesired, 7, "the linter's"),
-    (Flaw::CreatesBlindly, 5, "what is unknown is looked for"),
-    (Flaw::StartsBlindly, 21, "what is unknown is looked for"),
-    (Flaw::SkipsAdoption, 36, "one machine a slot"),
-    (Flaw::FoldsStaleResults, 22, "recorded before it is done"),
-    (Flaw::FoldsOldAttempts, 331, "recorded before it is done"),
-    (Flaw::BelievesFailedDestroys, 68, "one machine a slot"),
-    (Flaw::SkipsDestroys, 7, "one machine a slot"),
+    (Flaw::ForgetsDesired, 4, "the linter's"),
+    (Flaw::CreatesBlindly, 3, "what is unknown is looked for"),
+    (Flaw::StartsBlindly, 4, "what is unknown is looked for"),
+    (Flaw::SkipsAdoption, 3, "one machine a slot"),
+    (Flaw::FoldsStaleResults, 318, "recorded before it is done"),
+    (Flaw::FoldsOldAttempts, 1240, "the linter's"),
+    (Flaw::BelievesFailedDestroys, 4, "nothing is left behind"),
+    (Flaw::SkipsDestroys, 0, "one machine a slot"),
     (Flaw::ReusesAttempts, 2, "the linter's"),
-    (Flaw::ForgetsPending, 21, "what is unknown is looked for"),
-    (Flaw::ForgetsAmbiguity, 62, "what is unknown is looked for"),
-    (Flaw::DropsWakeUps, 26, "it converges"),
-    (Flaw::CountsWakeUps, 2, "recorded before it is done"),
-    (Flaw::JoinsByBootstrap, 59, "it stays converged"),
-    (Flaw::HearsNoSilence, 621, "it converges"),
-    (Flaw::ForgetsAgents, 650, "it converges"),
-    (Flaw::BelievesListings, 24, "it stays converged"),
+    (Flaw::ForgetsPending, 3, "what is unknown is looked for"),
+    (Flaw::ForgetsAmbiguity, 39, "what is unknown is looked for"),
+    (Flaw::DropsWakeUps, 6, "it converges"),
+    (Flaw::FailsOnWakeUps, 4, "recorded before it is done"),
+    (Flaw::CountsWakeUps, 29, "the linter's"),
+    (Flaw::SkipsBarriers, 3, "what is restarted is not behind"),
+    (Flaw::MakesOldImages, 0, "a machine runs what it was made for"),
+    (Flaw::JoinsByBootstrap, 123, "it converges"),
+    (Flaw::HearsNoSilence, 35, "it converges"),
+    (Flaw::ForgetsAgents, 1074, "it converges"),
+    (Flaw::BelievesListings, 12, "it stays converged"),
     (Flaw::SwallowsFailures, 0, "it converges"),
-    (Flaw::DispatchesTwice, 1, "it converges"),
+    (Flaw::DispatchesTwice, 0, "it converges"),
     (Flaw::RetiresNobody, 0, "it converges"),
 ];
 

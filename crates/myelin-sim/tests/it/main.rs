@@ -2,4 +2,5 @@
 
 mod corners;
 mod hunted;
+mod rules;
 mod scenarios;

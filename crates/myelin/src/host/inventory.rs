@@ -9,7 +9,7 @@ use myelin_inventory::{
     store_is_behind,
 };
 use myelin_shape::{ClusterUid, ProviderKind};
-use myelin_state::{EventKind, RetryPolicy};
+use myelin_state::RetryPolicy;
 use myelin_store::{Setting, Settings, Store};
 
 use crate::{
@@ -63,8 +63,7 @@ pub(super) fn rules<'a>(
     agent: &AgentSettings,
 ) -> Rules {
     let of_policies = policies.into_iter().map(Rules::of).max_by_key(|rules| rules.longest_create);
-    let rules = of_policies.unwrap_or_default();
-    Rules { quiet_for: rules.quiet_for.max(agent.silent_after.saturating_mul(2)), ..rules }
+    of_policies.unwrap_or_default().hearing(agent.silent_after)
 }
 
 pub(super) fn options(
@@ -83,42 +82,10 @@ pub(super) fn options(
     }
 }
 
-/// Returns the notice of a lease that is taken.
-pub(super) fn notice(taking: &Taking, kind: EventKind) -> Notice {
-    let key = &taking.found.key;
-    Notice { of: Some((key.node.clone(), key.attempt)), kind }
-}
-
 /// Returns what the history says of a taking that is about to be done.
-pub(super) fn collecting(taking: &Taking) -> Notice {
-    let (provider, lease) = (taking.provider.clone(), taking.found.lease.lease_id.clone());
-    notice(taking, EventKind::Collecting { provider, lease })
-}
-
-/// Returns what the history says of a finding. What ends an attempt is told by the driver, what is tried again by the log.
-pub(super) fn noted(finding: &Finding) -> Option<Notice> {
-    let of_all = |kind| Some(Notice { of: None, kind });
-    match finding {
-        Finding::Held { provider, reason } => {
-            let reason = reason.to_string().into();
-            of_all(EventKind::ProviderHeld { provider: provider.clone(), reason })
-        }
-        Finding::Released { provider } => {
-            of_all(EventKind::ProviderReleased { provider: provider.clone() })
-        }
-        Finding::Doubted(doubt) => {
-            of_all(EventKind::StraysLeft { reason: doubt.to_string().into() })
-        }
-        Finding::Stopped(stop) => of_all(EventKind::StraysLeft { reason: stop.to_string().into() }),
-        Finding::Taken(taking) => {
-            let (provider, lease) = (taking.provider.clone(), taking.found.lease.lease_id.clone());
-            Some(notice(taking, EventKind::Collected { provider, lease }))
-        }
-        Finding::Gone { .. }
-        | Finding::StillThere { .. }
-        | Finding::LookUpFailed { .. }
-        | Finding::NotTaken { .. } => None,
-    }
+fn collecting(taking: &Taking) -> Notice {
+    let (of, kind) = taking.announcement();
+    Notice { of: Some(of), kind }
 }
 
 /// Where the history of a run is kept: by its loop, or, while it has none, by whoever holds it.
@@ -185,8 +152,8 @@ impl<J: Journal> Records for Books<J> {
     }
 
     fn note(&self, finding: &Finding) {
-        if let Some(notice) = noted(finding) {
-            self.journal.note(notice);
+        if let Some((of, kind)) = finding.event() {
+            self.journal.note(Notice { of, kind });
         }
     }
 }

@@ -6,10 +6,10 @@ use std::{
     time::SystemTime,
 };
 
-use myelin_check::{Linter, Settled, Snapshot};
-use myelin_decider::{Explanation, Until, reconcile};
+use myelin_check::{Linter, Settled, Snapshot, is_explained};
+use myelin_decider::reconcile;
 use myelin_driver::{ClusterDriver, Effects};
-use myelin_state::{ClusterState, ManagedNode};
+use myelin_state::ClusterState;
 
 use super::Witness;
 
@@ -89,19 +89,6 @@ impl Witness for Oracle {
                 (self.tell)(&format!("{id} is {stage} without a reason: {explanation:?}"));
             }
         }
-    }
-}
-
-/// Nothing that is not as desired goes without a step, or a reason with what ends it.
-fn is_explained(node: &ManagedNode, explanation: &Explanation, now: SystemTime) -> bool {
-    match explanation {
-        Explanation::Steady => node.is_ready(),
-        Explanation::Held(held) => match held.until {
-            Until::At(time) => time > now,
-            Until::On(_) => true,
-        },
-        Explanation::Next(_) | Explanation::Missing => true,
-        Explanation::Unknown => false,
     }
 }
 
