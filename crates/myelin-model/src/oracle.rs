@@ -5,9 +5,16 @@ use std::time::SystemTime;
 use myelin_check::{Linter, Settled, Snapshot, converged};
 use myelin_decider::reconcile;
 use myelin_driver::ClusterDriver;
-use myelin_state::{ClusterState, DriverEvent, OperationKind};
+use myelin_shape::LogicalNodeId;
+use myelin_state::{
+    ClusterState, DeleteCause, DriverEvent, ErrorClass, ManagedNode, NodeIntent, NodeStage,
+    OperationKind, RetryPolicy,
+};
 
-use crate::world::{Breach, World, lease};
+use crate::{
+    Action,
+    world::{Breach, World, lease},
+};
 
 /// What an action has led to.
 #[derive(Debug)]
@@ -19,12 +26,20 @@ pub(crate) struct After<'a> {
     /// When the driver wants to be woken.
     pub(crate) wake_at: Option<SystemTime>,
     pub(crate) now: SystemTime,
+    pub(crate) action: Action,
+    pub(crate) retry: &'a RetryPolicy,
+    /// How many faults there were so far.
+    pub(crate) spent: u8,
 }
 
 /// Lists the rules that are broken by what an action has made of a state.
 pub(crate) fn check(before: &ClusterState, after: &After<'_>) -> Vec<Breach> {
     let mut breaches = lint(before, after);
     breaches.extend(compare_with_world(after));
+    for (id, node) in &after.driver.state().nodes {
+        let earlier = before.nodes.get(id).filter(|earlier| earlier.attempt == node.attempt);
+        breaches.extend(blame(id, earlier, node, after));
+    }
     breaches
 }
 
@@ -90,4 +105,53 @@ fn compare_with_world(after: &After<'_>) -> Vec<Breach> {
         }
     }
     breaches
+}
+
+/// Checks that a node is held for a person, or its attempt ended, only for what has gone wrong.
+///
+/// Without this a person who says `retry` would make every node that is wrongly held look as if it healed itself.
+fn blame(
+    id: &LogicalNodeId,
+    before: Option<&ManagedNode>,
+    node: &ManagedNode,
+    after: &After<'_>,
+) -> Vec<Breach> {
+    let mut breaches = Vec::new();
+    let was_refused = before.is_some_and(|before| before.refused.is_some());
+    let is_refusal =
+        matches!(after.action, Action::Fails(slot, ErrorClass::Permanent) if slot.id() == *id);
+    if node.refused.is_some() && !was_refused && !is_refusal {
+        breaches.push(format!("{id}: held for a refusal that nobody has spoken"));
+    }
+    let (ended, limit) = (node.retry.ended_attempts, after.retry.max_consecutive_failures);
+    if ended > after.spent.into() {
+        breaches.push(format!("{id}: {ended} attempts have failed after {} faults", after.spent));
+    }
+    if node.quarantine.is_some() && before.is_none_or(|it| it.quarantine.is_none()) && ended < limit
+    {
+        breaches.push(format!("{id}: quarantined after {ended} attempts of {limit}"));
+    }
+    let ended_now = before.filter(|it| is_under_way(it)).and_then(|_| end(node));
+    if ended_now.is_some_and(|cause| !may_end(after.action, cause)) {
+        breaches.push(format!("{id}: its attempt ends for time in which nothing could be done"));
+    }
+    breaches
+}
+
+fn is_under_way(node: &ManagedNode) -> bool {
+    node.intent == NodeIntent::Active && node.record.stage < NodeStage::Failed
+}
+
+/// Returns how an attempt has failed, if it has.
+fn end(node: &ManagedNode) -> Option<DeleteCause> {
+    let failed = (node.record.stage == NodeStage::Failed).then_some(DeleteCause::Failed);
+    node.delete_cause.filter(|&cause| cause == DeleteCause::Lost).or(failed)
+}
+
+/// Time in which nobody could do or hear anything is not held against an attempt. Whoever only does nothing, for a pause or
+/// a full disk, hears agents all the same, so that a silence goes on.
+fn may_end(action: Action, cause: DeleteCause) -> bool {
+    let heard_nothing = matches!(action, Action::Crashes { .. });
+    let did_nothing = matches!(action, Action::StandsStill(_) | Action::Resumes);
+    !heard_nothing && (!did_nothing || cause == DeleteCause::Lost)
 }
