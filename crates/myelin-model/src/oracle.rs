@@ -38,7 +38,9 @@ pub(crate) fn check(before: &ClusterState, after: &After<'_>) -> Vec<Breach> {
     breaches.extend(compare_with_world(after));
     for (id, node) in &after.driver.state().nodes {
         let earlier = before.nodes.get(id).filter(|earlier| earlier.attempt == node.attempt);
-        breaches.extend(blame(id, earlier, node, after));
+        breaches.extend(refused_in_vain(id, earlier, node, after.action));
+        breaches.extend(failed_too_often(id, earlier, node, after));
+        breaches.extend(ended_in_vain(id, earlier, node, after.action));
     }
     breaches
 }
@@ -107,35 +109,47 @@ fn compare_with_world(after: &After<'_>) -> Vec<Breach> {
     breaches
 }
 
-/// Checks that a node is held for a person, or its attempt ended, only for what has gone wrong.
+/// Checks that a node is held for a refusal only if there was one.
 ///
-/// Without this a person who says `retry` would make every node that is wrongly held look as if it healed itself.
-fn blame(
+/// Without this, a person who says `retry` would make a node that is held in vain look as if it healed itself.
+fn refused_in_vain(
+    id: &LogicalNodeId,
+    before: Option<&ManagedNode>,
+    node: &ManagedNode,
+    action: Action,
+) -> Option<Breach> {
+    let refused = matches!(action, Action::Fails(slot, ErrorClass::Permanent) if slot.id() == *id);
+    let was_held = before.is_some_and(|before| before.refused.is_some());
+    let in_vain = node.refused.is_some() && !was_held && !refused;
+    in_vain.then(|| format!("{id}: held for a refusal that nobody has spoken"))
+}
+
+/// Checks that attempts fail only for faults, each at most for one, and that a slot is quarantined for enough of them only.
+fn failed_too_often(
     id: &LogicalNodeId,
     before: Option<&ManagedNode>,
     node: &ManagedNode,
     after: &After<'_>,
-) -> Vec<Breach> {
-    let mut breaches = Vec::new();
-    let was_refused = before.is_some_and(|before| before.refused.is_some());
-    let is_refusal =
-        matches!(after.action, Action::Fails(slot, ErrorClass::Permanent) if slot.id() == *id);
-    if node.refused.is_some() && !was_refused && !is_refusal {
-        breaches.push(format!("{id}: held for a refusal that nobody has spoken"));
+) -> Option<Breach> {
+    let (failed, limit) = (node.retry.ended_attempts, after.retry.max_consecutive_failures);
+    if failed > after.spent.into() {
+        return Some(format!("{id}: {failed} attempts have failed after {} faults", after.spent));
     }
-    let (ended, limit) = (node.retry.ended_attempts, after.retry.max_consecutive_failures);
-    if ended > after.spent.into() {
-        breaches.push(format!("{id}: {ended} attempts have failed after {} faults", after.spent));
-    }
-    if node.quarantine.is_some() && before.is_none_or(|it| it.quarantine.is_none()) && ended < limit
-    {
-        breaches.push(format!("{id}: quarantined after {ended} attempts of {limit}"));
-    }
-    let ended_now = before.filter(|it| is_under_way(it)).and_then(|_| end(node));
-    if ended_now.is_some_and(|cause| !may_end(after.action, cause)) {
-        breaches.push(format!("{id}: its attempt ends for time in which nothing could be done"));
-    }
-    breaches
+    let was_held = before.is_some_and(|before| before.quarantine.is_some());
+    let in_vain = node.quarantine.is_some() && !was_held && failed < limit;
+    in_vain.then(|| format!("{id}: quarantined after {failed} failed attempts of {limit}"))
+}
+
+/// Checks that no attempt fails for time in which nobody could do anything for it.
+fn ended_in_vain(
+    id: &LogicalNodeId,
+    before: Option<&ManagedNode>,
+    node: &ManagedNode,
+    action: Action,
+) -> Option<Breach> {
+    let end = before.filter(|it| is_under_way(it)).and_then(|_| end(node));
+    let in_vain = end.is_some_and(|cause| !may_end(action, cause));
+    in_vain.then(|| format!("{id}: its attempt ends for time in which nothing could be done"))
 }
 
 fn is_under_way(node: &ManagedNode) -> bool {

@@ -1,5 +1,8 @@
 //! What one action makes of a state.
 
+mod outages;
+mod reports;
+
 use std::{
     sync::Arc,
     time::{Duration, SystemTime},
@@ -8,15 +11,15 @@ use std::{
 use myelin_driver::{ClusterDriver, Desired, Effects, Event, Options, Target};
 use myelin_shape::NodeAttemptId;
 use myelin_state::{
-    BootstrapStage, ClusterState, DriverEvent, ErrorClass, NodeEvent, NodeObservation, NodeStage,
-    OperationKind, OperationOutcome, OperatorRequest, PendingOperation,
+    BootstrapStage, ClusterState, DriverEvent, ErrorClass, NodeEvent, NodeObservation,
+    OperationOutcome, OperatorRequest,
 };
 
 use crate::{
     Action, Flaw, Scenario, Slot, State,
     oracle::{self, After},
     scenario::GROUP,
-    world::{Agent, Breach, Call, Machine, Progress, SlotWorld, World, failed, swactor},
+    world::{Agent, Breach, Call, Machine, Progress, World, failed},
 };
 
 /// How long it takes until something happens for which nobody waits.
@@ -280,120 +283,11 @@ impl Turn<'_> {
         }
     }
 
-    fn report(&mut self, slot: Slot, stage: BootstrapStage, twice: bool) {
-        let machine = self.machine(slot);
-        let attempt = machine.attempt;
-        let session = machine.session.as_mut().expect("the action is possible");
-        session.sequence += 1;
-        let (session, sequence) = (session.id, session.sequence);
-        if stage.is_terminal() {
-            machine.session = None;
-        }
-        if stage.is_failure() {
-            machine.agent = Agent::Absent;
-        }
-        let event = NodeEvent::Bootstrap { session, sequence, stage, message: None };
-        self.observe(slot, attempt, event, twice);
-    }
-
-    fn joins(&mut self, slot: Slot, twice: bool) {
-        let machine = self.machine(slot);
-        machine.agent = Agent::Heard;
-        let attempt = machine.attempt;
-        let event = NodeEvent::Joined { swactor: swactor(slot, attempt) };
-        self.observe(slot, attempt, event, twice);
-    }
-
-    fn is_missed(&mut self, slot: Slot, twice: bool) {
-        let attempt = self.machine(slot).attempt;
-        let event = NodeEvent::Silent { swactor: swactor(slot, attempt), last_contact: self.now };
-        self.observe(slot, attempt, event, twice);
-    }
-
-    fn is_heard(&mut self, slot: Slot, twice: bool) {
-        let machine = self.machine(slot);
-        machine.agent = Agent::Heard;
-        let attempt = machine.attempt;
-        let event = NodeEvent::Contact { swactor: swactor(slot, attempt) };
-        self.observe(slot, attempt, event, twice);
-    }
-
-    fn is_gone(&mut self, slot: Slot, twice: bool) {
-        let attempt = self.machine(slot).attempt;
-        self.world.of(slot).machine = None;
-        if self.scenario.flaw != Some(Flaw::IgnoresLostLeases) {
-            self.observe(slot, attempt, NodeEvent::LeaseGone, twice);
-        }
-    }
-
     /// Replaces what is as wanted, if that is the defect.
     fn tire(&mut self) {
         if self.scenario.flaw == Some(Flaw::TiresOfNodes) {
             let target = Target::Group(GROUP.into());
             self.handle(Event::Operator { target, request: OperatorRequest::Replace });
-        }
-    }
-
-    fn submit_fails(&mut self, slot: Slot) {
-        let call = self.world.of(slot).call.take().expect("the action is possible");
-        let (node, operation, message) = (slot.id(), call.operation, "so it happens".into());
-        self.handle(Event::SubmitFailed { node, operation, message });
-    }
-
-    /// Lets time pass in which nothing is recorded, and so nothing is done; the same events follow as in the real shell.
-    fn stand_still(&mut self, unsent: u8) {
-        self.now += LONG;
-        let calls = self.world.slots().filter(|(slot, _)| unsent & slot.bit() != 0);
-        let call = |(slot, world): (Slot, &SlotWorld)| {
-            Some((slot.id(), world.call.as_ref().map(|call| call.operation)?))
-        };
-        let unsent = calls.filter_map(call).collect();
-        self.driver.fold(self.now, Event::StoodStill { unsent });
-        self.handle(Event::Tick);
-    }
-
-    /// Ends the driver and resumes another one from its state.
-    ///
-    /// A kill between a fold and its commit is the same as one before the fold, in which the message is lost.
-    fn crash(&mut self, happened: u8, long: bool) {
-        let slots: Vec<_> = self.world.slots().map(|(slot, _)| slot).collect();
-        for slot in slots {
-            if self.world.of(slot).call.is_some() {
-                self.happen(slot, happened & slot.bit() != 0);
-                self.world.of(slot).call = None;
-            }
-        }
-        let mut state = self.driver.state().clone();
-        if self.scenario.flaw == Some(Flaw::SubmitsBeforeRecording) {
-            forget_creates(&mut state);
-        }
-        let shape = self.driver.desired().expect("one was applied").clone();
-        let desired = Desired { shape, retry: self.scenario.retry() };
-        self.stored = Some(state.clone());
-        let before = self.now;
-        if long {
-            self.now += LONG;
-        }
-        let forgets = self.scenario.flaw == Some(Flaw::ForgetsLostTime);
-        let taken_up = if forgets { before } else { self.now };
-        match ClusterDriver::resume(Options::default(), state, desired, taken_up) {
-            Ok(driver) => self.driver = driver,
-            Err(error) => return self.breaches.push(format!("it cannot go on: {error}")),
-        }
-        let effects = self.driver.run(self.now);
-        self.follow(effects);
-    }
-}
-
-/// What a store knows if creates are submitted before they are recorded.
-fn forget_creates(state: &mut ClusterState) {
-    for node in state.nodes.values_mut() {
-        let create =
-            |pending: &&mut Box<PendingOperation>| pending.kind == OperationKind::CreateLease;
-        if let Some(pending) = node.pending.as_mut().filter(create) {
-            node.next_operation_sequence = pending.id.sequence;
-            node.record.stage = NodeStage::New;
-            node.pending = None;
         }
     }
 }
