@@ -85,9 +85,10 @@ impl Graph {
         let vertex = &mut self.states[source as usize];
         vertex.moves |= source != target && !by_person;
         vertex.polls |= source == target && action == Action::TimePasses;
-        // A message that was true once may make the driver doubt for a while.
-        let is_old = matches!(action, Action::Late(_));
-        if vertex.converged && !is_old && !self.states[target as usize].converged {
+        if vertex.converged
+            && !from.is_doubted_by(action)
+            && !self.states[target as usize].converged
+        {
             self.leaves.get_or_insert((source, action));
         }
     }

@@ -9,7 +9,7 @@ use std::{
 
 use myelin_decider::{Explanation, HeldReason};
 use myelin_driver::ClusterDriver;
-use myelin_state::ManagedNode;
+use myelin_state::{ManagedNode, NodeEvent};
 
 use crate::{
     Action, Scenario, Slot,
@@ -72,6 +72,13 @@ impl State {
         let machine =
             self.world.slots().find(|(it, _)| *it == slot).and_then(|(_, it)| it.machine.as_ref());
         machine.is_some_and(|machine| machine.agent == Agent::CutOff)
+    }
+
+    /// Returns whether it tells the driver once more that an agent is silent. Until that is heard again, it is in doubt.
+    pub(crate) fn is_doubted_by(&self, action: Action) -> bool {
+        let Action::Late(n) = action else { return false };
+        let late = self.world.late.get(usize::from(n));
+        late.is_some_and(|late| matches!(late.event, NodeEvent::Silent { .. }))
     }
 
     /// Returns whether a person has to say something before it goes on.
