@@ -31,7 +31,7 @@ pub(crate) fn possible(scenario: &Scenario, state: &State, actions: &mut Vec<Act
     }
     if state.faults > 0 {
         for (slot, world) in state.world.slots() {
-            faulty(scenario, slot, world, actions);
+            faulty(scenario, state, slot, world, actions);
         }
         if scenario.detail == Detail::Finest {
             people(state, actions);
@@ -116,7 +116,13 @@ fn in_two_steps(scenario: &Scenario, kind: OperationKind) -> bool {
     kind == OperationKind::StartBootstrap && !scenario.detail.is_coarse()
 }
 
-fn faulty(scenario: &Scenario, slot: Slot, world: &SlotWorld, actions: &mut Vec<Action>) {
+fn faulty(
+    scenario: &Scenario,
+    state: &State,
+    slot: Slot,
+    world: &SlotWorld,
+    actions: &mut Vec<Action>,
+) {
     if let Some(call) = &world.call {
         let kind = call.kind();
         let told_twice: Option<fn(Slot) -> Action> =
@@ -144,16 +150,25 @@ fn faulty(scenario: &Scenario, slot: Slot, world: &SlotWorld, actions: &mut Vec<
         }
     }
     if let Some(machine) = &world.machine {
-        ill(scenario, slot, machine, actions);
+        ill(scenario, state, slot, machine, actions);
     }
 }
 
 /// What may go wrong with a machine, and with what is said of it.
-fn ill(scenario: &Scenario, slot: Slot, machine: &Machine, actions: &mut Vec<Action>) {
+fn ill(
+    scenario: &Scenario,
+    state: &State,
+    slot: Slot,
+    machine: &Machine,
+    actions: &mut Vec<Action>,
+) {
     let is_told_twice = !scenario.detail.is_coarse();
     let mut twice = |action| actions.extend(is_told_twice.then_some(action));
     if !machine.lives {
-        return twice(Action::IsGoneTwice(slot));
+        if is_recorded(state, slot, machine) {
+            twice(Action::IsGoneTwice(slot));
+        }
+        return;
     }
     match machine.agent {
         Agent::Starting => {
@@ -177,6 +192,13 @@ fn ill(scenario: &Scenario, slot: Slot, machine: &Machine, actions: &mut Vec<Act
         Agent::Absent | Agent::Dead => {}
     }
     actions.push(Action::MachineDies(slot));
+}
+
+/// Returns whether the lease of a machine is on record. The inventory misses only what is: of another one it would say
+/// after the attempt has a second machine that the lease is gone. That it does so at once and once does no harm.
+fn is_recorded(state: &State, slot: Slot, machine: &Machine) -> bool {
+    let node = state.driver.state().nodes.get(&slot.id());
+    node.is_some_and(|node| node.attempt == machine.attempt && node.record.lease.is_some())
 }
 
 /// What happens so late that everything that is waited for is over.
