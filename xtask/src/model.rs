@@ -9,7 +9,7 @@ use crate::root;
 /// What is explored.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only the scenarios of this name
+    /// Only the scenarios of this name; a wrong one shows which there are
     scenario: Option<String>,
     /// Only in this detail: coarse, fine or finest
     #[arg(requires = "faults")]

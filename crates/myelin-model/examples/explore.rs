@@ -21,13 +21,16 @@ const LONG: &[(&str, Detail, u8)] = &[
     ("scaling", Detail::Coarse, 2),
     ("rolling", Detail::Coarse, 2),
     ("replacement", Detail::Coarse, 2),
+    ("overslept", Detail::Coarse, 1),
     ("replacement", Detail::Fine, 1),
 ];
 
 fn main() -> ExitCode {
     let args: Vec<_> = env::args().skip(1).collect();
     let Some(scenarios) = scenarios(&args) else {
+        let names: Vec<_> = Scenario::names().collect();
         println!("usage: explore [NAME [coarse|fine|finest FAULTS]]");
+        println!("NAME is one of {}", names.join(", "));
         return ExitCode::FAILURE;
     };
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
@@ -46,7 +49,7 @@ fn main() -> ExitCode {
         }
     }
     println!("met waiting for: {}", waits.into_iter().collect::<Vec<_>>().join(", "));
-    if n_failed == 0 && !scenarios.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if n_failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn scenarios(args: &[String]) -> Option<Vec<Scenario>> {
@@ -58,23 +61,10 @@ fn scenarios(args: &[String]) -> Option<Vec<Scenario>> {
             "finest" => Detail::Finest,
             _ => return None,
         };
-        return Some(vec![scenario(name, faults.parse().ok()?)?.in_detail(detail)]);
+        return Some(vec![Scenario::named(name, faults.parse().ok()?)?.in_detail(detail)]);
     }
     let wanted = LONG.iter().filter(|(name, ..)| names.is_empty() || names == [*name]);
-    wanted.map(|&(name, detail, faults)| Some(scenario(name, faults)?.in_detail(detail))).collect()
-}
-
-/// Returns a scenario, with every class of failure where that is not too much.
-fn scenario(name: &str, faults: u8) -> Option<Scenario> {
-    let scenario = match name {
-        "one-slot" => Scenario::one_slot(faults),
-        "revert" => Scenario::revert(faults),
-        "replacement" => Scenario::replacement(faults),
-        "scaling" => Scenario::scaling(faults),
-        "canary" => Scenario::canary(faults),
-        "rolling" => Scenario::rolling(faults),
-        _ => return None,
-    };
-    let small = scenario.shapes.iter().flat_map(|shape| &shape.groups).all(|it| it.count == 1);
-    Some(if small { scenario.with_all_classes() } else { scenario })
+    let scenarios = wanted
+        .map(|&(name, detail, faults)| Some(Scenario::named(name, faults)?.in_detail(detail)));
+    scenarios.collect::<Option<Vec<_>>>().filter(|scenarios| !scenarios.is_empty())
 }

@@ -1,16 +1,13 @@
-//! Everything that can happen, and what of it is possible in a state.
+//! Everything that can happen.
 
 use std::fmt;
 
-use myelin_state::{ErrorClass, OperationKind};
+use myelin_state::ErrorClass;
 
-use crate::{
-    Detail, Flaw, Scenario, Slot, State,
-    world::{Agent, Progress, SlotWorld},
-};
+use crate::Slot;
 
 /// One thing that happens. Named by slot and not by attempt, so that it means the same in all states that are alike.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// A bootstrap is started; the reply is on its way.
     Performs(Slot),
@@ -75,17 +72,36 @@ pub enum Action {
     JoinsTwice(Slot),
     /// Fault: silence is noticed, and that will be told again.
     IsMissedTwice(Slot),
+    /// Fault: an agent that was silent is heard, and that will be told again.
+    IsHeardTwice(Slot),
+    /// Fault: that a lease is gone is noticed, and will be told again.
+    IsGoneTwice(Slot),
+    /// Fault: a bootstrap reports its end after the join, and that will be told again.
+    ClosesTwice(Slot),
     /// Fault: a bootstrap fails.
     BootFails(Slot),
+    /// Fault: a bootstrap fails, and that will be told again.
+    BootFailsTwice(Slot),
+    /// Fault: an effect cannot be handed to its executor.
+    SubmitFails(Slot),
+    /// Fault: nobody wakes the driver until all that it waits for is long over.
+    Oversleeps,
+    /// Fault: nothing can be recorded until all that the driver waits for is long over. The effects of these slots (one bit
+    /// each) were not handed out before.
+    StandsStill(u8),
     /// Fault: an agent dies.
     AgentDies(Slot),
     /// Fault: an agent is not heard any more.
     AgentIsCutOff(Slot),
     /// Fault: a machine is lost with all that runs on it.
     MachineDies(Slot),
-    /// Fault: the control plane is killed, and goes on from what it has recorded. What was asked for and not answered has
-    /// happened for these slots (one bit each).
-    Crashes(u8),
+    /// Fault: the control plane is killed, and goes on from what it has recorded.
+    Crashes {
+        /// For which slots (one bit each) what was asked for and not answered has happened.
+        happened: u8,
+        /// Whether it goes on only when all that it waited for is long over.
+        long: bool,
+    },
 }
 
 impl Action {
@@ -116,11 +132,18 @@ impl Action {
             | Self::RepliesTwice(_)
             | Self::JoinsTwice(_)
             | Self::IsMissedTwice(_)
+            | Self::IsHeardTwice(_)
+            | Self::IsGoneTwice(_)
+            | Self::ClosesTwice(_)
             | Self::BootFails(_)
+            | Self::BootFailsTwice(_)
+            | Self::SubmitFails(_)
+            | Self::Oversleeps
+            | Self::StandsStill(_)
             | Self::AgentDies(_)
             | Self::AgentIsCutOff(_)
             | Self::MachineDies(_)
-            | Self::Crashes(_) => true,
+            | Self::Crashes { .. } => true,
         }
     }
 }
@@ -163,176 +186,28 @@ impl fmt::Display for Action {
             Self::IsMissedTwice(slot) => {
                 write!(f, "fault: {slot}: its agent is missed, told twice")
             }
+            Self::IsHeardTwice(slot) => write!(f, "fault: {slot}: its agent is heard, told twice"),
+            Self::IsGoneTwice(slot) => {
+                write!(f, "fault: {slot}: its lease is found gone, told twice")
+            }
+            Self::ClosesTwice(slot) => write!(f, "fault: {slot}: its bootstrap closes, told twice"),
             Self::BootFails(slot) => write!(f, "fault: {slot}: its bootstrap fails"),
+            Self::BootFailsTwice(slot) => {
+                write!(f, "fault: {slot}: its bootstrap fails, told twice")
+            }
+            Self::SubmitFails(slot) => write!(f, "fault: {slot}: its effect cannot be handed out"),
+            Self::Oversleeps => f.write_str("fault: every deadline is slept through"),
+            Self::StandsStill(unsent) => {
+                write!(f, "fault: nothing can be recorded for long; not handed out: {unsent:02b}")
+            }
             Self::AgentDies(slot) => write!(f, "fault: {slot}: its agent dies"),
             Self::AgentIsCutOff(slot) => write!(f, "fault: {slot}: its agent is cut off"),
             Self::MachineDies(slot) => write!(f, "fault: {slot}: its machine dies"),
-            Self::Crashes(happened) => {
-                write!(
-                    f,
-                    "fault: the control plane is killed and started again; happened: {happened:02b}"
-                )
+            Self::Crashes { happened, long } => {
+                let after = if *long { ", long after" } else { "" };
+                write!(f, "fault: the control plane is killed and started again{after}; ")?;
+                write!(f, "happened: {happened:02b}")
             }
         }
     }
-}
-
-/// Lists what can happen in a state.
-pub(crate) fn possible(scenario: &Scenario, state: &State, actions: &mut Vec<Action>) {
-    if state.broken.is_some() {
-        return;
-    }
-    for (slot, world) in state.world.slots() {
-        ordinary(scenario, state, slot, world, actions);
-    }
-    let n_late = u8::try_from(state.world.late.len()).expect("no more than there were faults");
-    actions.extend((0..n_late).map(Action::Late));
-    match state.wake_at {
-        Some(_) if scenario.flaw == Some(Flaw::SleepsThroughDeadlines) => {}
-        Some(_) if state.faults == 0 && state.would_be_slow() => {}
-        Some(_) => actions.push(Action::TimePasses),
-        None => actions.push(Action::Rests),
-    }
-    if state.applied < scenario.shapes.len() {
-        actions.push(Action::Applies);
-    }
-    if state.driver.state().paused {
-        actions.push(Action::Resumes);
-    }
-    if state.faults > 0 {
-        for (slot, world) in state.world.slots() {
-            faulty(scenario, slot, world, actions);
-        }
-        if scenario.detail == Detail::Finest {
-            people(state, actions);
-        }
-        crashes(state, actions);
-    }
-}
-
-/// What people ask for: at any moment, but nothing that is so already.
-fn people(state: &State, actions: &mut Vec<Action>) {
-    let cluster = state.driver.state();
-    if !cluster.paused {
-        actions.push(Action::Pauses);
-    }
-    let asked = |slot: Slot| cluster.nodes.get(&slot.id()).is_none_or(|it| it.replace_requested);
-    let slots = state.world.slots().map(|(slot, _)| slot);
-    actions.extend(slots.filter(|&slot| !asked(slot)).map(Action::IsReplaced));
-}
-
-fn ordinary(
-    scenario: &Scenario,
-    state: &State,
-    slot: Slot,
-    world: &SlotWorld,
-    actions: &mut Vec<Action>,
-) {
-    if let Some(call) = &world.call {
-        let starts = in_two_steps(scenario, call.kind());
-        match call.progress {
-            Progress::Asked if starts => actions.push(Action::Performs(slot)),
-            Progress::Asked | Progress::Done(_) => actions.push(Action::Replies(slot)),
-            Progress::Lost => {}
-        }
-        if call.stopping {
-            let asked = matches!(call.progress, Progress::Asked);
-            actions.push(Action::Stops { slot, happened: !asked });
-            if asked {
-                actions.push(Action::Stops { slot, happened: true });
-            }
-        }
-    }
-    let node = state.driver.state().nodes.get(&slot.id());
-    if let Some(node) = node.filter(|node| node.quarantine.is_some() || node.refused.is_some())
-        && node.pending.is_none()
-    {
-        actions.push(Action::Retries(slot));
-    }
-    let Some(machine) = &world.machine else { return };
-    if !machine.lives {
-        actions.push(Action::IsGone(slot));
-        return;
-    }
-    match machine.agent {
-        Agent::Absent => {}
-        Agent::Starting => {
-            actions.push(Action::Joins(slot));
-            let fresh = machine.session.is_some_and(|session| session.sequence == 0);
-            if scenario.detail == Detail::Finest && fresh {
-                actions.push(Action::Progresses(slot));
-            }
-        }
-        Agent::Heard => {
-            if machine.session.is_some() && !scenario.detail.is_coarse() {
-                actions.push(Action::Closes(slot));
-            }
-            // Contact of one that is not missed changes nothing.
-            if node.is_some_and(|node| node.record.silence.is_some()) {
-                actions.push(Action::IsHeard(slot));
-            }
-        }
-        Agent::CutOff => actions.extend([Action::IsMissed(slot), Action::IsHeard(slot)]),
-        Agent::Dead => actions.push(Action::IsMissed(slot)),
-    }
-}
-
-/// Between a start and its reply there is time for the agent to join.
-fn in_two_steps(scenario: &Scenario, kind: OperationKind) -> bool {
-    kind == OperationKind::StartBootstrap && !scenario.detail.is_coarse()
-}
-
-fn faulty(scenario: &Scenario, slot: Slot, world: &SlotWorld, actions: &mut Vec<Action>) {
-    if let Some(call) = &world.call {
-        let kind = call.kind();
-        let told_twice: Option<fn(Slot) -> Action> =
-            (!scenario.detail.is_coarse()).then_some(Action::RepliesTwice);
-        let fails = |class| Action::Fails(slot, class);
-        let unknown = |happened| {
-            [Action::EndsUnknown { slot, happened }, Action::LosesReply { slot, happened }]
-        };
-        match call.progress {
-            Progress::Asked => {
-                actions.extend(scenario.failures(kind).map(fails));
-                actions.extend(unknown(false));
-                if kind == OperationKind::LookupEndpoint {
-                    actions.push(Action::IsNotReady(slot));
-                } else if !in_two_steps(scenario, kind) {
-                    actions.extend(unknown(true));
-                    actions.extend(told_twice.map(|twice| twice(slot)));
-                }
-            }
-            Progress::Done(_) => {
-                actions.extend(unknown(true));
-                actions.extend(told_twice.map(|twice| twice(slot)));
-            }
-            Progress::Lost => {}
-        }
-    }
-    let Some(machine) = world.machine.as_ref().filter(|machine| machine.lives) else { return };
-    actions.push(Action::MachineDies(slot));
-    match machine.agent {
-        Agent::Starting => {
-            actions.push(Action::AgentDies(slot));
-            if !scenario.detail.is_coarse() {
-                actions.push(Action::JoinsTwice(slot));
-            }
-            if machine.session.is_some() {
-                actions.push(Action::BootFails(slot));
-            }
-        }
-        Agent::Heard => actions.extend([Action::AgentDies(slot), Action::AgentIsCutOff(slot)]),
-        Agent::CutOff if !scenario.detail.is_coarse() => actions.push(Action::IsMissedTwice(slot)),
-        Agent::Absent | Agent::CutOff | Agent::Dead => {}
-    }
-}
-
-/// A kill loses every reply. What was asked for has happened, or never will.
-fn crashes(state: &State, actions: &mut Vec<Action>) {
-    let asked = state.world.slots().filter(|(_, world)| {
-        let call = world.call.as_ref();
-        call.is_some_and(|call| matches!(call.progress, Progress::Asked))
-    });
-    let asked: u8 = asked.map(|(slot, _)| 1 << slot.0).sum();
-    actions.extend((0..=asked).filter(|happened| happened & !asked == 0).map(Action::Crashes));
 }

@@ -1,7 +1,7 @@
 //! The search itself, and what it reports.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     fmt::{self, Write as _},
     num::NonZeroUsize,
     time::{Duration, Instant},
@@ -10,7 +10,7 @@ use std::{
 use stateright::{Checker, Model};
 
 use crate::{
-    Action, Scenario, State, action,
+    Action, Scenario,
     model::{DriverModel, SAFE},
     step,
 };
@@ -31,13 +31,16 @@ pub struct Report {
     pub n_states: usize,
     /// How many transitions between them were followed.
     pub n_transitions: u64,
-    /// In how many states the cluster is as wanted.
+    /// In how many states the cluster is as wanted: the driver says so, and it is true.
     pub n_converged: usize,
+    /// In how many states nothing happens until a person says something: `retry` or `resume`.
+    pub n_held: usize,
     /// How many transitions the longest shortest way to a state has.
-    pub max_depth: usize,
+    pub max_depth: u32,
     /// How many steps without a fault the state farthest away from a converged one needs at least.
     pub farthest: u32,
-    /// Whether every way on without a fault ends in a converged state, not only one of them.
+    /// Whether every way on without a fault ends in a converged state, not only one of them: provided that a person who is
+    /// needed comes, and that what is on its way arrives at some time.
     pub inevitable: bool,
     /// What slots were met waiting for, by name: what the scenario did not lead to was not checked by it.
     pub waits: BTreeSet<&'static str>,
@@ -47,8 +50,9 @@ pub struct Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { n_states, n_transitions, n_converged, max_depth, farthest, .. } = self;
+        let Self { n_states, n_transitions, n_converged, n_held, max_depth, farthest, .. } = self;
         write!(f, "{n_states} states, {n_transitions} transitions, {n_converged} converged, ")?;
+        write!(f, "{n_held} held for a person, ")?;
         write!(f, "depth {max_depth}, at most {farthest} steps from a converged one, ")?;
         let every = if self.inevitable { "on every way" } else { "on some way" };
         write!(f, "reached {every}, {:.1} s", self.time.as_secs_f64())
@@ -67,6 +71,20 @@ pub enum Failure {
     /// From some states, no converged one is reachable without another fault or shape.
     #[error("from {n_states} states no converged one is reachable; the first of them\n{trace}")]
     Stuck {
+        /// How many.
+        n_states: usize,
+        /// The way to the first, for people.
+        trace: String,
+    },
+    /// The cluster was as wanted, and is not any more, without a fault.
+    #[error("what was as wanted does not stay so\n{trace}")]
+    Leaves {
+        /// The way there, for people.
+        trace: String,
+    },
+    /// In some states nothing happens any more; the cluster is not as wanted, and no person is asked.
+    #[error("in {n_states} states nothing happens any more; the first of them\n{trace}")]
+    Idle {
         /// How many.
         n_states: usize,
         /// The way to the first, for people.
@@ -94,7 +112,8 @@ pub enum Failure {
 ///
 /// # Errors
 ///
-/// A broken rule, a state from which nothing leads to a converged one, or a search that was cut off.
+/// A broken rule, a converged state that does not last, a state from which nothing leads to a converged one, or a search
+/// that was cut off.
 pub fn explore(scenario: &Scenario, limits: Limits) -> Result<Report, Failure> {
     let start = Instant::now();
     let checker = DriverModel::new(scenario.clone())
@@ -112,6 +131,13 @@ pub fn explore(scenario: &Scenario, limits: Limits) -> Result<Report, Failure> {
     if n_unexplored > 0 || graph.n_states() != checker.unique_state_count() {
         return Err(Failure::CutOff { n_transitions, n_unexplored });
     }
+    if let Some(way) = graph.way_out() {
+        return Err(Failure::Leaves { trace: trace(scenario, &way) });
+    }
+    let rest = graph.rest();
+    if let Some((n_states, way)) = rest.idle {
+        return Err(Failure::Idle { n_states, trace: trace(scenario, &way) });
+    }
     let backward = graph.backward();
     if let Some((n_states, way)) = backward.stuck {
         return Err(Failure::Stuck { n_states, trace: trace(scenario, &way) });
@@ -120,7 +146,8 @@ pub fn explore(scenario: &Scenario, limits: Limits) -> Result<Report, Failure> {
         n_states: graph.n_states(),
         n_transitions,
         n_converged: graph.n_converged(),
-        max_depth: checker.max_depth(),
+        n_held: rest.n_held,
+        max_depth: graph.depth(),
         farthest: backward.farthest,
         inevitable: backward.cycle.is_none(),
         waits: graph.waits().clone(),
@@ -129,7 +156,7 @@ pub fn explore(scenario: &Scenario, limits: Limits) -> Result<Report, Failure> {
 }
 
 /// Renders a way, action by action, with the state each leads to.
-fn trace(scenario: &Scenario, way: &[Action]) -> String {
+pub(crate) fn trace(scenario: &Scenario, way: &[Action]) -> String {
     let mut state = step::first(scenario);
     let mut text = format!("{state}\n");
     for &action in way {
@@ -138,45 +165,4 @@ fn trace(scenario: &Scenario, way: &[Action]) -> String {
         let _ = writeln!(text, "-- {action}\n{state}");
     }
     text
-}
-
-/// Checks the abstraction itself: that states which look alike also go on alike.
-///
-/// Goes on from every state that is met, also from those that look like one that is known, and compares what can happen
-/// and what that looks like. Costs as many steps as there are transitions from transitions.
-///
-/// # Errors
-///
-/// Two states that look alike and are not.
-pub fn explore_twins(scenario: &Scenario) -> Result<usize, Failure> {
-    let first = step::first(scenario);
-    let mut known: BTreeMap<u64, Vec<(Action, u64)>> = BTreeMap::new();
-    let mut pending = vec![(first, Vec::new())];
-    while let Some((state, way)) = pending.pop() {
-        let next = futures(scenario, &state);
-        let looks: Vec<_> = next.iter().map(|(action, next)| (*action, next.digest)).collect();
-        if let Some(others) = known.get(&state.digest) {
-            let told_apart = looks
-                .iter()
-                .chain(others)
-                .find(|&look| !(looks.contains(look) && others.contains(look)));
-            if let Some(&(action, _)) = told_apart {
-                return Err(Failure::Twins { action, trace: trace(scenario, &way) });
-            }
-            continue;
-        }
-        known.insert(state.digest, looks);
-        for (action, next) in next {
-            let mut way = way.clone();
-            way.push(action);
-            pending.push((next, way));
-        }
-    }
-    Ok(known.len())
-}
-
-fn futures(scenario: &Scenario, state: &State) -> Vec<(Action, State)> {
-    let mut actions = Vec::new();
-    action::possible(scenario, state, &mut actions);
-    actions.into_iter().map(|action| (action, step::next(scenario, state, action))).collect()
 }

@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use stateright::{Model, Property};
 
-use crate::{Action, Scenario, State, action, graph::Graph, step};
+use crate::{Action, Scenario, State, graph::Graph, possible, step};
 
 /// The one property that is checked in each state: none of the rules is broken.
 pub(crate) const SAFE: &str = "no rule is broken";
@@ -37,7 +37,7 @@ impl Model for DriverModel {
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        action::possible(&self.scenario, state, actions);
+        possible::possible(&self.scenario, state, actions);
         self.graph().expanded(state);
     }
 

@@ -5,9 +5,16 @@ use std::time::SystemTime;
 use myelin_check::{Linter, Settled, Snapshot, converged};
 use myelin_decider::reconcile;
 use myelin_driver::ClusterDriver;
-use myelin_state::{ClusterState, DriverEvent, OperationKind};
+use myelin_shape::LogicalNodeId;
+use myelin_state::{
+    ClusterState, DeleteCause, DriverEvent, ErrorClass, ManagedNode, NodeIntent, NodeStage,
+    OperationKind, RetryPolicy,
+};
 
-use crate::world::{Breach, World, lease};
+use crate::{
+    Action,
+    world::{Breach, World, lease},
+};
 
 /// What an action has led to.
 #[derive(Debug)]
@@ -19,12 +26,22 @@ pub(crate) struct After<'a> {
     /// When the driver wants to be woken.
     pub(crate) wake_at: Option<SystemTime>,
     pub(crate) now: SystemTime,
+    pub(crate) action: Action,
+    pub(crate) retry: &'a RetryPolicy,
+    /// How many faults there were so far.
+    pub(crate) spent: u8,
 }
 
 /// Lists the rules that are broken by what an action has made of a state.
 pub(crate) fn check(before: &ClusterState, after: &After<'_>) -> Vec<Breach> {
     let mut breaches = lint(before, after);
     breaches.extend(compare_with_world(after));
+    for (id, node) in &after.driver.state().nodes {
+        let earlier = before.nodes.get(id).filter(|earlier| earlier.attempt == node.attempt);
+        breaches.extend(refused_in_vain(id, earlier, node, after.action));
+        breaches.extend(failed_too_often(id, earlier, node, after));
+        breaches.extend(ended_in_vain(id, earlier, node, after.action));
+    }
     breaches
 }
 
@@ -90,4 +107,65 @@ fn compare_with_world(after: &After<'_>) -> Vec<Breach> {
         }
     }
     breaches
+}
+
+/// Checks that a node is held for a refusal only if there was one.
+///
+/// Without this, a person who says `retry` would make a node that is held in vain look as if it healed itself.
+fn refused_in_vain(
+    id: &LogicalNodeId,
+    before: Option<&ManagedNode>,
+    node: &ManagedNode,
+    action: Action,
+) -> Option<Breach> {
+    let refused = matches!(action, Action::Fails(slot, ErrorClass::Permanent) if slot.id() == *id);
+    let was_held = before.is_some_and(|before| before.refused.is_some());
+    let in_vain = node.refused.is_some() && !was_held && !refused;
+    in_vain.then(|| format!("{id}: held for a refusal that nobody has spoken"))
+}
+
+/// Checks that attempts fail only for faults, each at most for one, and that a slot is quarantined for enough of them only.
+fn failed_too_often(
+    id: &LogicalNodeId,
+    before: Option<&ManagedNode>,
+    node: &ManagedNode,
+    after: &After<'_>,
+) -> Option<Breach> {
+    let (failed, limit) = (node.retry.ended_attempts, after.retry.max_consecutive_failures);
+    if failed > after.spent.into() {
+        return Some(format!("{id}: {failed} attempts have failed after {} faults", after.spent));
+    }
+    let was_held = before.is_some_and(|before| before.quarantine.is_some());
+    let in_vain = node.quarantine.is_some() && !was_held && failed < limit;
+    in_vain.then(|| format!("{id}: quarantined after {failed} failed attempts of {limit}"))
+}
+
+/// Checks that no attempt fails for time in which nobody could do anything for it.
+fn ended_in_vain(
+    id: &LogicalNodeId,
+    before: Option<&ManagedNode>,
+    node: &ManagedNode,
+    action: Action,
+) -> Option<Breach> {
+    let end = before.filter(|it| is_under_way(it)).and_then(|_| end(node));
+    let in_vain = end.is_some_and(|cause| !may_end(action, cause));
+    in_vain.then(|| format!("{id}: its attempt ends for time in which nothing could be done"))
+}
+
+fn is_under_way(node: &ManagedNode) -> bool {
+    node.intent == NodeIntent::Active && node.record.stage < NodeStage::Failed
+}
+
+/// Returns how an attempt has failed, if it has.
+fn end(node: &ManagedNode) -> Option<DeleteCause> {
+    let failed = (node.record.stage == NodeStage::Failed).then_some(DeleteCause::Failed);
+    node.delete_cause.filter(|&cause| cause == DeleteCause::Lost).or(failed)
+}
+
+/// Time in which nobody could do or hear anything is not held against an attempt. Whoever only does nothing, for a pause or
+/// a full disk, hears agents all the same, so that a silence goes on.
+fn may_end(action: Action, cause: DeleteCause) -> bool {
+    let heard_nothing = matches!(action, Action::Crashes { .. });
+    let did_nothing = matches!(action, Action::StandsStill(_) | Action::Resumes);
+    !heard_nothing && (!did_nothing || cause == DeleteCause::Lost)
 }

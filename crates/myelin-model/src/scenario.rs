@@ -11,6 +11,9 @@ pub(crate) const GROUP: &str = "worker";
 /// The waiting time of a rate limit; longer than the longest back-off, so that it is seen.
 const RATE_LIMIT: Duration = Duration::from_secs(3);
 
+/// Makes a scenario with so many faults.
+type Make = fn(u8) -> Scenario;
+
 /// A cluster, what it is to become, and what may go wrong meanwhile.
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -24,6 +27,9 @@ pub struct Scenario {
     pub classes: Vec<ErrorClass>,
     /// How much of what happens to one slot is told apart.
     pub detail: Detail,
+    /// Whether it happens that everything that is waited for is long over before anybody looks. Always so in
+    /// [`Detail::Finest`].
+    pub late: bool,
     /// A defect that is planted, to see that it is found.
     pub flaw: Option<Flaw>,
 }
@@ -37,7 +43,7 @@ pub enum Detail {
     Coarse,
     /// Everything that happens by itself, except that bootstraps say how they get on.
     Fine,
-    /// Everything, with people who pause and replace.
+    /// Everything, with people who pause and replace, and times that are slept through.
     Finest,
 }
 
@@ -54,8 +60,21 @@ pub enum Flaw {
     CreatesBlindly,
     /// The times the driver wants to be woken at are slept through.
     SleepsThroughDeadlines,
+    /// That a lease is gone is not told to the driver.
+    IgnoresLostLeases,
+    /// A node that is as wanted is replaced after a while.
+    TiresOfNodes,
+    /// Every failure is passed on as one for good.
+    RefusesForGood,
+    /// A machine whose agent is not heard is taken for absent when it is to be destroyed.
+    ForgetsUnreachable,
+    /// A driver that is started again takes its nodes up as if no time had passed.
+    ForgetsLostTime,
     /// The checker itself takes states for the same of which only one looks for what a create has made.
     LooksAway,
+    /// A machine that is made by a create which has looked for an earlier one never gets an agent, and the checker itself
+    /// does not see that: machines look alike until there is an endpoint and a start.
+    HidesStillbirths,
 }
 
 impl Scenario {
@@ -106,10 +125,42 @@ impl Scenario {
         )
     }
 
+    /// Two slots that get another image, while times are slept through, so that several are over at once.
+    pub fn overslept(faults: u8) -> Self {
+        Self { name: "overslept", late: true, ..Self::replacement(faults) }
+    }
+
+    /// Returns a scenario of this name, with every class of failure where that is not too much.
+    pub fn named(name: &str, faults: u8) -> Option<Self> {
+        let (_, make) = Self::ALL.iter().find(|(known, _)| *known == name)?;
+        let scenario = make(faults);
+        let small = scenario.shapes.iter().flat_map(|shape| &shape.groups).all(|it| it.count == 1);
+        Some(if small { scenario.with_all_classes() } else { scenario })
+    }
+
+    /// Lists the names that [`named`](Self::named) knows.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        Self::ALL.iter().map(|&(name, _)| name)
+    }
+
+    const ALL: [(&'static str, Make); 7] = [
+        ("one-slot", Self::one_slot),
+        ("revert", Self::revert),
+        ("replacement", Self::replacement),
+        ("overslept", Self::overslept),
+        ("canary", Self::canary),
+        ("rolling", Self::rolling),
+        ("scaling", Self::scaling),
+    ];
+
     /// The same, with every class of failure.
     #[must_use]
     pub fn with_all_classes(mut self) -> Self {
-        self.classes.extend([ErrorClass::Permanent, ErrorClass::RateLimited(RATE_LIMIT)]);
+        self.classes.extend([
+            ErrorClass::NoCapacity,
+            ErrorClass::Permanent,
+            ErrorClass::RateLimited(RATE_LIMIT),
+        ]);
         self
     }
 
@@ -127,10 +178,15 @@ impl Scenario {
         self
     }
 
+    /// Returns whether it happens that everything that is waited for is long over before anybody looks.
+    pub(crate) fn is_late(&self) -> bool {
+        self.late || self.detail == Detail::Finest
+    }
+
     fn new(name: &'static str, detail: Detail, faults: u8, groups: Vec<RunNodeGroupSpec>) -> Self {
         let shape = |(generation, group)| ClusterShape::new(RunId(1), generation, [group]);
         let shapes = (1..).zip(groups).map(shape).collect();
-        Self { name, shapes, faults, classes: Vec::new(), detail, flaw: None }
+        Self { name, shapes, faults, classes: Vec::new(), detail, late: false, flaw: None }
     }
 
     /// Lists how an effect may fail without having done anything.

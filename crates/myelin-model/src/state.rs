@@ -9,10 +9,10 @@ use std::{
 
 use myelin_decider::{Explanation, HeldReason};
 use myelin_driver::ClusterDriver;
-use myelin_state::ManagedNode;
+use myelin_state::{ManagedNode, NodeEvent};
 
 use crate::{
-    Scenario,
+    Action, Scenario, Slot,
     face::Face,
     world::{Agent, Progress, SlotWorld, World},
 };
@@ -43,9 +43,48 @@ impl State {
         self.digest = hasher.finish();
     }
 
-    /// Returns whether everything is as the driver wants it.
+    /// Returns whether the cluster is as wanted: the driver says so, and it is true.
+    ///
+    /// Each slot that is wanted has a living machine of its node's attempt whose agent is heard; no other machine lives,
+    /// and nothing is under way.
     pub(crate) fn is_converged(&self) -> bool {
         self.driver.convergence().converged
+            && self.world.slots().all(|(slot, world)| self.is_as_wanted(slot, world))
+    }
+
+    fn is_as_wanted(&self, slot: Slot, world: &SlotWorld) -> bool {
+        let machine = world.machine.as_ref().filter(|machine| machine.lives);
+        let groups = self.driver.desired().map_or(&[][..], |shape| &shape.groups);
+        let is_wanted = groups.iter().any(|group| u32::from(slot.0) < group.count);
+        let node = self.driver.state().nodes.get(&slot.id());
+        let attempt = node.filter(|_| is_wanted).map(|node| node.attempt);
+        world.call.is_none()
+            && is_wanted == attempt.is_some()
+            && machine.map(|machine| machine.attempt) == attempt
+            && machine.is_none_or(|machine| machine.agent == Agent::Heard)
+    }
+
+    /// Returns whether an agent that was cut off is heard again by this. It may, but nothing may rest on it.
+    pub(crate) fn is_healed_by(&self, action: Action) -> bool {
+        let (Action::IsHeard(slot) | Action::IsHeardTwice(slot)) = action else {
+            return false;
+        };
+        let machine =
+            self.world.slots().find(|(it, _)| *it == slot).and_then(|(_, it)| it.machine.as_ref());
+        machine.is_some_and(|machine| machine.agent == Agent::CutOff)
+    }
+
+    /// Returns whether it tells the driver once more that an agent is silent. Until that is heard again, it is in doubt.
+    pub(crate) fn is_doubted_by(&self, action: Action) -> bool {
+        let Action::Late(n) = action else { return false };
+        let late = self.world.late.get(usize::from(n));
+        late.is_some_and(|late| matches!(late.event, NodeEvent::Silent { .. }))
+    }
+
+    /// Returns whether a person has to say something before it goes on.
+    pub(crate) fn needs_a_person(&self) -> bool {
+        let held = ["paused", "quarantined", "refused", "canary failed"];
+        self.waits().any(|reason| held.contains(&reason))
     }
 
     /// Returns whether something on its way would arrive later than its time is over if time passed now.
@@ -80,7 +119,8 @@ impl State {
         let silence = record.silence.as_deref().map(|silence| silence.deadline);
         answers && (boots || due(node.pending.as_deref().map(|pending| pending.deadline)))
             || agent == Some(Agent::Starting) && boots
-            || matches!(agent, Some(Agent::Heard | Agent::CutOff)) && due(silence)
+            // One that is cut off may stay so for good.
+            || agent == Some(Agent::Heard) && due(silence)
     }
 }
 

@@ -1,5 +1,8 @@
 //! What one action makes of a state.
 
+mod outages;
+mod reports;
+
 use std::{
     sync::Arc,
     time::{Duration, SystemTime},
@@ -8,18 +11,22 @@ use std::{
 use myelin_driver::{ClusterDriver, Desired, Effects, Event, Options, Target};
 use myelin_shape::NodeAttemptId;
 use myelin_state::{
-    BootstrapStage, ClusterState, DriverEvent, ErrorClass, NodeEvent, NodeObservation, NodeStage,
-    OperationKind, OperationOutcome, OperatorRequest, PendingOperation,
+    BootstrapStage, ClusterState, DriverEvent, ErrorClass, NodeEvent, NodeObservation,
+    OperationOutcome, OperatorRequest,
 };
 
 use crate::{
     Action, Flaw, Scenario, Slot, State,
     oracle::{self, After},
-    world::{Agent, Breach, Call, Machine, Progress, World, failed, swactor},
+    scenario::GROUP,
+    world::{Agent, Breach, Call, Machine, Progress, World, failed},
 };
 
 /// How long it takes until something happens for which nobody waits.
 const REST: Duration = Duration::from_secs(1);
+
+/// Longer than anything that is waited for, under the policies of all scenarios.
+const LONG: Duration = Duration::from_mins(1);
 
 /// Returns the state in which the first shape was just applied.
 pub(crate) fn first(scenario: &Scenario) -> State {
@@ -53,12 +60,16 @@ pub(crate) fn next(scenario: &Scenario, state: &State, action: Action) -> State 
     let slow = action == Action::TimePasses && state.would_be_slow();
     turn.act(state, action);
     let before = turn.stored.as_ref().unwrap_or(turn.before);
+    let faults = state.faults - u8::from(action.is_fault() || slow);
     let after = After {
         driver: &turn.driver,
         world: &turn.world,
         history: &turn.history,
         wake_at: turn.wake_at,
         now: turn.now,
+        action,
+        retry: &scenario.retry(),
+        spent: scenario.faults - faults,
     };
     turn.breaches.extend(oracle::check(before, &after));
     let broken = (!turn.breaches.is_empty()).then(|| turn.breaches.join("\n").into());
@@ -68,7 +79,7 @@ pub(crate) fn next(scenario: &Scenario, state: &State, action: Action) -> State 
         now: turn.now,
         wake_at: turn.wake_at,
         applied: state.applied + usize::from(action == Action::Applies),
-        faults: state.faults - u8::from(action.is_fault() || slow),
+        faults,
         broken,
         digest: 0,
     };
@@ -100,7 +111,11 @@ impl Turn<'_> {
                 let outcome = self.call(slot).given_up();
                 self.finish(slot, outcome, false);
             }
-            Action::Fails(slot, class) => self.finish(slot, failed(class), false),
+            Action::Fails(slot, class) => {
+                let refuses = self.scenario.flaw == Some(Flaw::RefusesForGood);
+                let class = if refuses { ErrorClass::Permanent } else { class };
+                self.finish(slot, failed(class), false);
+            }
             Action::IsNotReady(slot) => {
                 self.finish(slot, OperationOutcome::EndpointNotReady, false);
             }
@@ -119,8 +134,15 @@ impl Turn<'_> {
             }
             Action::Rests => {
                 self.now += REST;
+                self.tire();
                 self.handle(Event::Wake);
             }
+            Action::Oversleeps => {
+                self.now += LONG;
+                self.handle(Event::Wake);
+            }
+            Action::StandsStill(unsent) => self.stand_still(unsent),
+            Action::SubmitFails(slot) => self.submit_fails(slot),
             Action::Applies => {
                 let shape = self.scenario.shapes[state.applied].clone();
                 self.handle(Event::Desired(Box::new(Desired {
@@ -138,25 +160,20 @@ impl Turn<'_> {
                 let target = Target::Node(slot.id());
                 self.handle(Event::Operator { target, request: OperatorRequest::Replace });
             }
-            Action::Crashes(happened) => self.crash(happened),
-            Action::Progresses(slot) => self.report(slot, BootstrapStage::SshReady),
-            Action::Closes(slot) => self.report(slot, BootstrapStage::Closed),
-            Action::BootFails(slot) => self.report(slot, BootstrapStage::StartFailed),
+            Action::Crashes { happened, long } => self.crash(happened, long),
+            Action::Progresses(slot) => self.report(slot, BootstrapStage::SshReady, false),
+            Action::Closes(slot) => self.report(slot, BootstrapStage::Closed, false),
+            Action::ClosesTwice(slot) => self.report(slot, BootstrapStage::Closed, true),
+            Action::BootFails(slot) => self.report(slot, BootstrapStage::StartFailed, false),
+            Action::BootFailsTwice(slot) => self.report(slot, BootstrapStage::StartFailed, true),
             Action::Joins(slot) => self.joins(slot, false),
             Action::JoinsTwice(slot) => self.joins(slot, true),
             Action::IsMissed(slot) => self.is_missed(slot, false),
             Action::IsMissedTwice(slot) => self.is_missed(slot, true),
-            Action::IsHeard(slot) => {
-                let attempt = self.machine(slot).attempt;
-                self.machine(slot).agent = Agent::Heard;
-                let swactor = swactor(slot, attempt);
-                self.observe(slot, attempt, NodeEvent::Contact { swactor });
-            }
-            Action::IsGone(slot) => {
-                let attempt = self.machine(slot).attempt;
-                self.world.of(slot).machine = None;
-                self.observe(slot, attempt, NodeEvent::LeaseGone);
-            }
+            Action::IsHeard(slot) => self.is_heard(slot, false),
+            Action::IsHeardTwice(slot) => self.is_heard(slot, true),
+            Action::IsGone(slot) => self.is_gone(slot, false),
+            Action::IsGoneTwice(slot) => self.is_gone(slot, true),
             Action::AgentDies(slot) => {
                 let machine = self.machine(slot);
                 let joined = machine.agent == Agent::Heard;
@@ -166,7 +183,9 @@ impl Turn<'_> {
             Action::MachineDies(slot) => {
                 let machine = self.machine(slot);
                 (machine.lives, machine.session) = (false, None);
-                machine.agent = Agent::Absent;
+                // One that has joined is missed.
+                let joined = matches!(machine.agent, Agent::Heard | Agent::CutOff | Agent::Dead);
+                machine.agent = if joined { Agent::Dead } else { Agent::Absent };
             }
         }
     }
@@ -208,14 +227,13 @@ impl Turn<'_> {
         }
     }
 
-    fn observe(&mut self, slot: Slot, attempt: NodeAttemptId, event: NodeEvent) {
-        self.handle(Event::Observed(NodeObservation { node: slot.id(), attempt, event }));
-    }
-
-    /// Lets an observation arrive, and keeps a copy that arrives again.
-    fn observe_twice(&mut self, slot: Slot, attempt: NodeAttemptId, event: NodeEvent) {
-        self.world.late.push(NodeObservation { node: slot.id(), attempt, event: event.clone() });
-        self.observe(slot, attempt, event);
+    /// Lets an observation arrive, and keeps a copy if that is to arrive again.
+    fn observe(&mut self, slot: Slot, attempt: NodeAttemptId, event: NodeEvent, twice: bool) {
+        let observation = NodeObservation { node: slot.id(), attempt, event };
+        if twice {
+            self.world.late.push(observation.clone());
+        }
+        self.handle(Event::Observed(observation));
     }
 
     /// Carries an effect out without a word of it, if it has happened and was not carried out before.
@@ -244,11 +262,7 @@ impl Turn<'_> {
         let call = self.world.of(slot).call.take().expect("the action is possible");
         let operation = call.operation;
         let event = NodeEvent::OperationFinished { operation, outcome };
-        if twice {
-            self.observe_twice(slot, operation.attempt, event);
-        } else {
-            self.observe(slot, operation.attempt, event);
-        }
+        self.observe(slot, operation.attempt, event, twice);
     }
 
     fn late(&mut self, n: usize) {
@@ -269,80 +283,11 @@ impl Turn<'_> {
         }
     }
 
-    fn report(&mut self, slot: Slot, stage: BootstrapStage) {
-        let machine = self.machine(slot);
-        let attempt = machine.attempt;
-        let session = machine.session.as_mut().expect("the action is possible");
-        session.sequence += 1;
-        let (session, sequence) = (session.id, session.sequence);
-        if stage.is_terminal() {
-            machine.session = None;
-        }
-        if stage.is_failure() {
-            machine.agent = Agent::Absent;
-        }
-        let event = NodeEvent::Bootstrap { session, sequence, stage, message: None };
-        self.observe(slot, attempt, event);
-    }
-
-    fn joins(&mut self, slot: Slot, twice: bool) {
-        let machine = self.machine(slot);
-        machine.agent = Agent::Heard;
-        let attempt = machine.attempt;
-        let event = NodeEvent::Joined { swactor: swactor(slot, attempt) };
-        if twice {
-            self.observe_twice(slot, attempt, event);
-        } else {
-            self.observe(slot, attempt, event);
-        }
-    }
-
-    fn is_missed(&mut self, slot: Slot, twice: bool) {
-        let attempt = self.machine(slot).attempt;
-        let event = NodeEvent::Silent { swactor: swactor(slot, attempt), last_contact: self.now };
-        if twice {
-            self.observe_twice(slot, attempt, event);
-        } else {
-            self.observe(slot, attempt, event);
-        }
-    }
-
-    /// Ends the driver and resumes another one from its state.
-    ///
-    /// A kill between a fold and its commit is the same as one before the fold, in which the message is lost.
-    fn crash(&mut self, happened: u8) {
-        let slots: Vec<_> = self.world.slots().map(|(slot, _)| slot).collect();
-        for slot in slots {
-            if self.world.of(slot).call.is_some() {
-                self.happen(slot, happened & (1 << slot.0) != 0);
-                self.world.of(slot).call = None;
-            }
-        }
-        let mut state = self.driver.state().clone();
-        if self.scenario.flaw == Some(Flaw::SubmitsBeforeRecording) {
-            forget_creates(&mut state);
-        }
-        let shape = self.driver.desired().expect("one was applied").clone();
-        let desired = Desired { shape, retry: self.scenario.retry() };
-        self.stored = Some(state.clone());
-        match ClusterDriver::resume(Options::default(), state, desired, self.now) {
-            Ok(driver) => self.driver = driver,
-            Err(error) => return self.breaches.push(format!("it cannot go on: {error}")),
-        }
-        let effects = self.driver.run(self.now);
-        self.follow(effects);
-    }
-}
-
-/// What a store knows if creates are submitted before they are recorded.
-fn forget_creates(state: &mut ClusterState) {
-    for node in state.nodes.values_mut() {
-        let create =
-            |pending: &&mut Box<PendingOperation>| pending.kind == OperationKind::CreateLease;
-        if let Some(pending) = node.pending.as_mut().filter(create) {
-            node.next_operation_sequence = pending.id.sequence;
-            node.record.stage = NodeStage::New;
-            node.pending = None;
+    /// Replaces what is as wanted, if that is the defect.
+    fn tire(&mut self) {
+        if self.scenario.flaw == Some(Flaw::TiresOfNodes) {
+            let target = Target::Group(GROUP.into());
+            self.handle(Event::Operator { target, request: OperatorRequest::Replace });
         }
     }
 }

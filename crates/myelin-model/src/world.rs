@@ -24,6 +24,11 @@ impl Slot {
         LogicalNodeId::slot(&GROUP.into(), self.0.into())
     }
 
+    /// Returns the slot's bit in a set of slots.
+    pub(crate) fn bit(self) -> u8 {
+        1 << self.0
+    }
+
     /// Returns the slot of an id.
     pub(crate) fn named(id: &LogicalNodeId) -> Self {
         let index = id.as_str().rsplit_once('-').and_then(|(_, index)| index.parse().ok());
@@ -68,6 +73,8 @@ pub(crate) struct Machine {
     pub(crate) lives: bool,
     pub(crate) session: Option<Session>,
     pub(crate) agent: Agent,
+    /// Whether no agent will ever run on it; only a planted defect does that.
+    pub(crate) stillborn: bool,
 }
 
 /// A bootstrap.
@@ -198,7 +205,9 @@ impl World {
             }
             None if mode == LeaseMode::AdoptOnly => return Ok(OperationOutcome::LeaseAbsent),
             None => {
-                let machine = Machine { attempt, lives: true, session: None, agent: Agent::Absent };
+                let stillborn = looks && self.flaw == Some(Flaw::HidesStillbirths);
+                let (session, agent) = (None, Agent::Absent);
+                let machine = Machine { attempt, lives: true, session, agent, stillborn };
                 self.of(slot).machine = Some(machine);
             }
             Some(_) => {}
@@ -239,7 +248,7 @@ impl World {
             None if mode == LeaseMode::AdoptOnly => return Ok(OperationOutcome::BootstrapAbsent),
             None => {
                 machine.session = Some(Session { id, sequence: 0 });
-                if matches!(machine.agent, Agent::Absent) {
+                if machine.agent == Agent::Absent && !machine.stillborn {
                     machine.agent = Agent::Starting;
                 }
                 self.next_session += 1;
@@ -255,7 +264,13 @@ impl World {
         attempt: NodeAttemptId,
         facts: &LeaseFacts,
     ) -> Result<OperationOutcome, Breach> {
-        let there = self.owned(slot, attempt, facts)?.is_some();
+        let flaw = self.flaw;
+        let there = self.owned(slot, attempt, facts)?;
+        let skips = flaw == Some(Flaw::ForgetsUnreachable);
+        if there.as_ref().is_some_and(|machine| skips && machine.agent == Agent::CutOff) {
+            return Ok(failed(ErrorClass::AlreadyAbsent));
+        }
+        let there = there.is_some();
         self.of(slot).machine = None;
         Ok(if there { OperationOutcome::LeaseDestroyed } else { failed(ErrorClass::AlreadyAbsent) })
     }

@@ -34,3 +34,30 @@ fn deadlines_that_are_slept_through_are_found() {
     let scenario = Scenario::one_slot(1).in_detail(Detail::Coarse);
     assert_snapshot!(check(scenario, Flaw::SleepsThroughDeadlines));
 }
+
+#[test]
+fn a_lost_lease_that_the_driver_never_hears_of_is_found() {
+    assert_snapshot!(check(Scenario::one_slot(1), Flaw::IgnoresLostLeases));
+}
+
+#[test]
+fn a_node_that_does_not_stay_as_wanted_is_found() {
+    assert_snapshot!(check(Scenario::one_slot(0), Flaw::TiresOfNodes));
+}
+
+#[test]
+fn a_failure_that_needs_no_person_and_asks_for_one_is_found() {
+    let scenario = Scenario::one_slot(1).in_detail(Detail::Coarse);
+    assert_snapshot!(check(scenario, Flaw::RefusesForGood));
+}
+
+#[test]
+fn a_machine_that_cannot_be_reached_and_is_forgotten_is_found() {
+    assert_snapshot!(check(Scenario::one_slot(1), Flaw::ForgetsUnreachable));
+}
+
+#[test]
+fn an_attempt_that_ends_for_the_time_without_a_control_plane_is_found() {
+    let scenario = Scenario::one_slot(1).in_detail(Detail::Finest);
+    assert_snapshot!(check(scenario, Flaw::ForgetsLostTime));
+}

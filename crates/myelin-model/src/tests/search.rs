@@ -52,6 +52,13 @@ fn one_of_two_slots_proves_an_image_whatever_happens() {
 }
 
 #[test]
+fn two_slots_survive_times_that_are_slept_through() {
+    let mut scenario = Scenario::overslept(1);
+    scenario.shapes.truncate(1);
+    check(&scenario, "backoff, brake, expired, join, pending, refused, restart, silent");
+}
+
+#[test]
 fn a_search_that_is_cut_off_shows_nothing() {
     let limits = Limits { most_transitions: NonZeroUsize::new(1000).unwrap(), ..LIMITS };
     let failure = explore(&Scenario::one_slot(2), limits).unwrap_err();
