@@ -1,14 +1,17 @@
 //! What seeds find, and what they must not find.
 
-use std::{collections::BTreeMap, thread};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    thread,
+};
 
 use myelin_sim::{Depth, Flaw, Scenario, explore, hunt, run, scenario, script, shrink};
 
 #[test]
 fn seeds_find_nothing() {
-    let found = hunt(0..300, scenario, |_| true);
+    let found = hunt(0..100, scenario, |_| true);
     assert_eq!(found.findings, [], "of {} runs", found.n_runs);
-    assert_eq!(found.n_runs, 300);
+    assert_eq!(found.n_runs, 100);
     let (within, slowest) = (found.converged_within(50), found.slowest().map(|(after, _)| after));
     assert!(within.is_some() && within <= slowest, "{within:?}, {slowest:?}");
 }
@@ -56,6 +59,8 @@ fn every_planted_defect_is_found_by_a_seed_that_finds_nothing_else() {
         assert!(seed < 2000, "{flaw:?}");
         let breach = run(&with(flaw, seed)).breach;
         assert_eq!(breach.map(|it| it.rule), Some(rule), "{flaw:?} with seed {seed}");
+    }
+    for seed in FOUND.iter().map(|(_, seed, _)| *seed).collect::<BTreeSet<_>>() {
         assert_eq!(run(&scenario(seed)).breach, None, "seed {seed} without a defect");
     }
 }
@@ -108,9 +113,9 @@ fn check(text: &str, every: usize) {
 
 #[test]
 fn whatever_goes_wrong_once_it_ends_like_the_undisturbed_run() {
-    check(include_str!("../../explored/create.txt"), 7);
-    check(include_str!("../../explored/replace.txt"), 11);
-    check(include_str!("../../explored/scale-down.txt"), 11);
-    check(include_str!("../../explored/drain.txt"), 11);
-    check(include_str!("../../explored/flips.txt"), 11);
+    check(include_str!("../../explored/create.txt"), 17);
+    check(include_str!("../../explored/replace.txt"), 37);
+    check(include_str!("../../explored/scale-down.txt"), 37);
+    check(include_str!("../../explored/drain.txt"), 37);
+    check(include_str!("../../explored/flips.txt"), 37);
 }
