@@ -382,12 +382,8 @@ pub(crate) fn entry(
             next_deadline(node, now)
         }
     };
-    Entry {
-        key,
-        facts: facts(node, group.filter(|group| group.wants(slot)), current),
-        line,
-        deadline: deadline.filter(|&time| time > now),
-    }
+    let facts = facts(node, group.filter(|group| group.wants(slot)), current);
+    Entry { key, facts, line, deadline }
 }
 
 pub(crate) fn kept_until(

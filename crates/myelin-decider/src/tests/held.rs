@@ -1,9 +1,10 @@
 //! What is said of nodes that are held.
 
-use myelin_state::OperationKind;
+use myelin_shape::NodeAttemptId;
+use myelin_state::{DeleteCause, OperationKind};
 
 use super::fixture::at;
-use crate::{BrakeScope, HeldReason};
+use crate::{BrakeScope, Brakes, HeldReason, NodeAction};
 
 #[test]
 fn every_reason_has_a_name_of_its_own_and_is_told_with_its_numbers() {
@@ -33,4 +34,18 @@ fn every_reason_has_a_name_of_its_own_and_is_told_with_its_numbers() {
     let lines: Vec<_> =
         reasons.iter().map(|reason| format!("{}: {reason}", reason.code())).collect();
     insta::assert_snapshot!(lines.join("\n"));
+}
+
+#[test]
+fn a_machine_that_is_ended_under_a_brake_is_said_to_be() {
+    let told = |group, run| {
+        let action = NodeAction::BeginDelete {
+            node: "worker-1".into(),
+            expected_attempt: NodeAttemptId(3),
+            cause: DeleteCause::Lost,
+            brakes: Brakes { group, run },
+        };
+        action.to_string().contains("brake")
+    };
+    assert_eq!([told(false, false), told(true, false), told(false, true)], [false, true, true]);
 }

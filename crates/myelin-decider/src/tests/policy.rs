@@ -377,3 +377,29 @@ fn the_brake_of_a_group_can_be_read() {
     let run = BrakeStatus { unhealthy: 5, limit: Some(4), repairs: 1 };
     assert_eq!(planner.run_brake(&observed), run);
 }
+
+#[test]
+fn what_is_created_is_counted_apart_from_what_is_cleaned_up() {
+    let mut wanted = workers(5);
+    wanted.policy.on_failure = OnFailure::Keep;
+    wanted.policy.keep_limit = 0;
+    wanted.policy.max_in_flight_creates = 2;
+    let mut observed = all(&wanted, new);
+    change(&mut observed, "worker-0", failed);
+    insta::assert_snapshot!(plan(&observed, &shape([wanted])));
+}
+
+#[test]
+fn only_slots_that_are_wanted_as_they_are_count_as_failing() {
+    let observed = all(&workers(6), create_failed);
+    let brake = |wanted: RunNodeGroupSpec| {
+        let mut planner = Planner::new(Topology::new(&shape([wanted])).unwrap());
+        let nodes: Vec<_> = observed.nodes.keys().cloned().collect();
+        let _ = planner.plan(&observed, nodes, at(NOW));
+        assert_eq!(planner.n_unsettled(), 6);
+        planner.group_brake(&observed, &"worker".into()).unwrap().unhealthy
+    };
+    assert_eq!(brake(workers(6)), 6);
+    assert_eq!(brake(workers(4)), 4);
+    assert_eq!(brake(image(workers(6), "new")), 0);
+}
