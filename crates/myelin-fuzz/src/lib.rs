@@ -4,7 +4,7 @@
 //! inputs that are kept in `fuzz/corpus`. Nothing of the product depends on this crate.
 //!
 //! Reading order: [`TARGETS`], [`cluster_file`], [`store_rows`], [`agent_messages`], [`controller_messages`],
-//! [`control_requests`].
+//! [`control_requests`], [`sim_script`].
 //!
 //! ```
 //! let (name, check) = myelin_fuzz::TARGETS[0];
@@ -15,12 +15,14 @@
 mod control;
 mod file;
 mod messages;
+mod script;
 mod store;
 
 pub use crate::{
     control::control_requests,
     file::cluster_file,
     messages::{agent_messages, controller_messages},
+    script::sim_script,
     store::store_rows,
 };
 
@@ -28,10 +30,11 @@ pub use crate::{
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 5] = [
+pub const TARGETS: [Target; 6] = [
     ("cluster_file", cluster_file),
     ("store_rows", store_rows),
     ("agent_messages", agent_messages),
     ("controller_messages", controller_messages),
     ("control_requests", control_requests),
+    ("sim_script", sim_script),
 ];

@@ -65,6 +65,11 @@ fn the_corpus_of_control_requests_holds() {
 }
 
 #[test]
+fn the_corpus_of_sim_script_holds() {
+    replay("sim_script");
+}
+
+#[test]
 fn every_target_has_a_corpus_and_a_fuzzer_and_there_are_no_others() {
     let names = |dir: &str| {
         let entries = fs::read_dir(fuzz().join(dir)).unwrap();

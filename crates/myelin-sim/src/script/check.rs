@@ -58,8 +58,9 @@ fn short_timeout(scenario: &Scenario) -> Option<(Spot, String)> {
     let ready = boot + retry.endpoint_probe_interval * looks + latency / 2 * (looks + 2);
     // It waits for its turn beside the calls of sweeps and of other operations, and may have to look before it makes.
     let operation = (latency * 2).max(pause(config) * 10);
-    let all: [(_, _, _, &[&str]); 4] = [
+    let all: [(_, _, _, &[&str]); 5] = [
         ("operation-timeout", retry.operation_timeout, operation, &["retry", "latency", "limits"]),
+        ("max-delay", retry.max_delay, retry.initial_delay, &["retry"]),
         ("lost-after", retry.lost_after, config.agent.silent_after, &["retry", "heartbeat"]),
         ("bootstrap-timeout", retry.bootstrap_timeout, boot, &["retry", "boot-time"]),
         (

@@ -174,7 +174,6 @@ fn read_retry(line: &mut Line<'_>, config: &mut Config) -> Result<(), ScriptErro
     ];
     // As a cluster file, which refuses what is shorter; and nothing takes so long that four hours are not enough.
     let within = |least: u64| Duration::from_millis(least)..=Duration::from_mins(30);
-    let silent_after = u64::try_from(config.agent.silent_after.as_millis()).unwrap_or(u64::MAX);
     let retry = &mut config.retry;
     while let Some(word) = line.next() {
         let (key, value) = pair(line, word)?;
@@ -184,13 +183,9 @@ fn read_retry(line: &mut Line<'_>, config: &mut Config) -> Result<(), ScriptErro
         };
         match key {
             "initial-delay" => {
-                let within = Duration::from_millis(10)..=retry.max_delay;
-                retry.initial_delay = line.duration_in(value, key, within)?;
+                retry.initial_delay = line.duration_in(value, key, within(10))?;
             }
-            "max-delay" => {
-                let within = retry.initial_delay..=Duration::from_mins(30);
-                retry.max_delay = line.duration_in(value, key, within)?;
-            }
+            "max-delay" => retry.max_delay = line.duration_in(value, key, within(10))?,
             "operation-timeout" => {
                 retry.operation_timeout = line.duration_in(value, key, within(1000))?;
             }
@@ -207,7 +202,7 @@ fn read_retry(line: &mut Line<'_>, config: &mut Config) -> Result<(), ScriptErro
                 retry.stable_after = line.duration_in(value, key, within(10))?;
             }
             "lost-after" => {
-                retry.lost_after = line.duration_in(value, key, within(silent_after))?;
+                retry.lost_after = line.duration_in(value, key, within(1000))?;
             }
             "max-failures" => retry.max_consecutive_failures = number()?,
             "jitter-percent" => {
