@@ -79,7 +79,10 @@ fn what_would_not_be_over_in_time_is_refused() {
     check("sweep 0s", "line 1, column 7: the sweep interval is at least 1s");
     check("at 5s crash 5h", "line 1, column 13: how long it is down is at most 1h");
     check("retry operation-timeout=0s", "line 1, column 7: operation-timeout is at least 1s");
-    check("retry lost-after=1s", "line 1, column 7: lost-after is at least 6s");
+    check(
+        "retry lost-after=1s",
+        "line 1, column 1: lost-after is 1s, and must be 6s here, so that something gets done",
+    );
     check("retry jitter-percent=101", "line 1, column 7: jitter-percent is at most 100");
     check(
         "latency 5s\nretry operation-timeout=9s",
