@@ -192,8 +192,14 @@ fn trial(
         format!("group {id}: {} nodes start with an unproven template", started.len())
     });
     let canary = record.and_then(|record| record.canary.as_ref()).filter(|canary| {
-        let slot = state.nodes.get(&canary.node).map(|node| &node.record.desired);
-        *canary.template == *group.template && slot.is_some_and(|slot| slot.index < group.count)
+        *canary.template == *group.template
+            && state.nodes.get(&canary.node).is_some_and(|node| {
+                let slot = &node.record.desired;
+                // One that was given up for another template, and came back with that, proves nothing.
+                let proves =
+                    node.intent == NodeIntent::Deleting || *slot.template == *group.template;
+                proves && slot.index < group.count
+            })
     });
     if let Some((canary, started)) = canary.zip(started.first()) {
         findings.require(canary.node == *started, Rule::Policy, Some(started), || {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use myelin_shape::{FirstNode, NodeGroupId};
-use myelin_state::GroupRecord;
+use myelin_state::{GroupRecord, NodeIntent};
 
 use crate::{
     grant::{GroupView, Policy},
@@ -41,7 +41,7 @@ impl Trial {
 impl Policy<'_> {
     /// Returns who may start with the group's template.
     ///
-    /// The canary is the slot on record. Without one it is the lowest slot that waits for a machine; if none does, the
+    /// The canary is the slot on record, while it has the template or is cleaned up for it. Without one it is the lowest slot that waits for a machine; if none does, the
     /// highest one that is to be replaced, silent ones first.
     pub(crate) fn trial(&self, view: &GroupView<'_>) -> Trial {
         let GroupView { group, lines, record, .. } = *view;
@@ -67,8 +67,12 @@ impl Policy<'_> {
     ) -> Option<Trial> {
         let canary = record?.canary.as_ref()?;
         let node = self.state.nodes.get(&canary.node)?;
-        let index = node.record.desired.index;
-        let valid = index < group.count && group.has_template(&canary.template);
+        let slot = &node.record.desired;
+        let index = slot.index;
+        // Where the template was wanted before and something else meanwhile, the slot may be back at its post with that: then
+        // it is not on its way to the template, and would wait for a budget that others spend who wait for it.
+        let on_its_way = node.intent == NodeIntent::Deleting || group.has_template(&slot.template);
+        let valid = on_its_way && index < group.count && group.has_template(&canary.template);
         let quarantined = node.is_quarantined_for(&group.template);
         valid.then_some(Trial::Canary { index, quarantined })
     }

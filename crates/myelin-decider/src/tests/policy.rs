@@ -403,3 +403,14 @@ fn only_slots_that_are_wanted_as_they_are_count_as_failing() {
     assert_eq!(brake(workers(4)), 4);
     assert_eq!(brake(image(workers(6), "new")), 0);
 }
+
+#[test]
+fn a_canary_of_earlier_that_went_back_holds_nobody() {
+    let wanted = budget(image(workers(5), "new"), Limit::Count(1));
+    let mut observed = all(&workers(5), ready);
+    change(&mut observed, "worker-2", |node| node.spends_budget = true);
+    let template = myelin_shape::expand_node_group(&wanted).next().unwrap().template;
+    observed.nodes.get_mut("worker-2").unwrap().record.desired.template = template;
+    on_trial(&mut observed, "worker-0", &wanted);
+    insta::assert_snapshot!(plan(&observed, &shape([wanted])));
+}
