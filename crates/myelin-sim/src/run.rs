@@ -246,15 +246,20 @@ impl<'a> Stage<'a> {
         }
         let Some(control) = &mut self.control else { return };
         while let Some(report) = control.next_report() {
-            let fate = self.world.lock().next_report(&report);
+            let mut world = self.world.lock();
+            let fate = world.next_report(&report);
+            if let Some(by) = world.delay_of(&report, fate) {
+                world.report_later(by, report);
+                continue;
+            }
+            drop(world);
             match fate {
-                Some(ReportFate::Late(by)) => self.world.lock().report_later(by, report),
                 Some(ReportFate::Again(after)) => {
                     self.world.lock().report_later(after, report.clone());
                     control.fold(Event::Observed(report));
                 }
                 Some(ReportFate::Lost) => {}
-                None => control.fold(Event::Observed(report)),
+                Some(ReportFate::Late(_)) | None => control.fold(Event::Observed(report)),
             }
         }
         self.deliver();

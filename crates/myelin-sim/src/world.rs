@@ -26,7 +26,7 @@ use tokio::{
 };
 
 use myelin_executor::{FoundLease, fake::CallKind};
-use myelin_shape::{AttemptKey, ClusterUid, NodeAttemptId, RunId, RunNodeGroupSpec};
+use myelin_shape::{AttemptKey, ClusterUid, LogicalNodeId, NodeAttemptId, RunId, RunNodeGroupSpec};
 use myelin_state::{ErrorClass, NodeObservation};
 
 use crate::{
@@ -148,6 +148,8 @@ pub(crate) struct World {
     listed_before: Vec<FoundLease>,
     places: Vec<Place>,
     missed: Vec<Step>,
+    /// Until when what membership tells of an attempt is late.
+    late: BTreeMap<(LogicalNodeId, NodeAttemptId), Duration>,
     /// Whether anything happened that an operator may have to end.
     needs_person: bool,
     trace: Option<Trace>,
@@ -196,6 +198,7 @@ impl World {
             listed_before: Vec::new(),
             places: Vec::new(),
             missed: Vec::new(),
+            late: BTreeMap::new(),
             needs_person: false,
             trace: scenario.traced.then(Trace::default),
             played: BTreeMap::new(),

@@ -1,6 +1,6 @@
 //! What is to go wrong, where something could, and what was to and did not.
 
-use std::mem;
+use std::{mem, time::Duration};
 
 use myelin_shape::LogicalNodeId;
 use myelin_state::{NodeEvent, NodeObservation};
@@ -56,6 +56,29 @@ impl World {
         }
         self.note_played(&Step::Report(self.counts.reports, fate));
         Some(fate)
+    }
+
+    /// Returns how much later a report comes. What membership tells of an attempt comes through one channel and stays in its
+    /// order: who joined late is not silent before.
+    pub(crate) fn delay_of(
+        &mut self,
+        report: &NodeObservation,
+        fate: Option<ReportFate>,
+    ) -> Option<Duration> {
+        let now = self.now();
+        let late = match fate {
+            Some(ReportFate::Lost) => return None,
+            Some(ReportFate::Late(by)) => Some(now + by),
+            Some(ReportFate::Again(_)) | None => None,
+        };
+        if !is_of_membership(&report.event) {
+            return late.map(|due| due.saturating_sub(now));
+        }
+        let key = (report.node.clone(), report.attempt);
+        let before = self.late.get(&key).copied().filter(|&due| due > now);
+        let due = late.max(before)?;
+        self.late.insert(key, due);
+        Some(due.saturating_sub(now))
     }
 
     /// Notes that something comes with which something could go wrong.
@@ -115,5 +138,16 @@ impl World {
 
     fn has_agent(&self, node: &LogicalNodeId) -> bool {
         self.agents.keys().any(|(key, _)| key.cluster == CLUSTER && key.node == *node)
+    }
+}
+
+fn is_of_membership(event: &NodeEvent) -> bool {
+    match event {
+        NodeEvent::Joined { .. } | NodeEvent::Silent { .. } | NodeEvent::Contact { .. } => true,
+        NodeEvent::OperationFinished { .. }
+        | NodeEvent::Bootstrap { .. }
+        | NodeEvent::LeaseGone
+        | NodeEvent::DeadlinePassed
+        | NodeEvent::Operator(_) => false,
     }
 }
