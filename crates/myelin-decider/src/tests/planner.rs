@@ -1,7 +1,9 @@
 //! What a planner says of itself between two plans.
 
+use myelin_state::ClusterState;
+
 use super::fixture::{NOW, all, at, change, create_failed, lost, new, node, ready, shape, workers};
-use crate::{Planner, Topology};
+use crate::{Planner, Topology, reconcile};
 
 #[test]
 fn there_is_work_until_everything_that_moved_was_planned_for() {
@@ -70,4 +72,38 @@ fn a_repair_is_awaited_while_one_can_become_ready_and_something_fails() {
         }),
         "what waits for a person does not fail"
     );
+}
+
+#[test]
+fn a_sweep_finds_what_nobody_told() {
+    let swept = |observed: &ClusterState| {
+        let mut planner = Planner::new(Topology::new(&shape([workers(3)])).unwrap());
+        let converged = all(&workers(3), ready);
+        let _ = planner.plan(&converged, converged.nodes.keys().cloned(), at(NOW));
+        let found = planner.sweep(observed, at(NOW));
+        assert!(planner.has_work(), "brakes and lines are looked at again");
+        let plan = planner.plan(observed, found.iter().cloned(), at(NOW));
+        assert_eq!(
+            plan.actions,
+            reconcile(observed, &shape([workers(3)]), at(NOW)).unwrap().actions
+        );
+        found
+    };
+    let mut observed = all(&workers(3), ready);
+    assert_eq!(swept(&observed), []);
+    change(&mut observed, "worker-1", lost);
+    assert_eq!(swept(&observed), ["worker-1".into()]);
+    assert_eq!(swept(&all(&workers(4), ready)), ["worker-3".into()]);
+    assert_eq!(swept(&all(&workers(2), ready)), [], "what is missing is inserted");
+}
+
+#[test]
+fn a_sweep_looks_again_at_what_was_not_as_desired() {
+    let mut planner = Planner::new(Topology::new(&shape([workers(3)])).unwrap());
+    let mut observed = all(&workers(3), ready);
+    change(&mut observed, "worker-2", lost);
+    let _ = planner.plan(&observed, observed.nodes.keys().cloned(), at(NOW));
+    change(&mut observed, "worker-0", lost);
+    change(&mut observed, "worker-2", ready);
+    assert_eq!(planner.sweep(&observed, at(NOW)), ["worker-0".into(), "worker-2".into()]);
 }
