@@ -237,6 +237,8 @@ impl World {
         self.n_incarnations += 1;
         self.incarnation = self.n_incarnations;
         self.observations = Some(to);
+        // What a dead one would have been told late holds nothing back.
+        self.late.clear();
         self.incarnation
     }
 
